@@ -347,7 +347,7 @@
  * by HMAC-SHA256 over both ranks, the purpose, the job and fresh random numbers.  A process with another key or none gets
  * COLL_ERR_DENIED and a sentence; the ranks continue to wait for the missing rank.
  *   `security` selects the protection, and must be the same on all ranks:
- *     key          no more than that: anybody on the network can read and change data.  Authentication is not encryption
+ *     key          no more than that: every host on the network can read and change data.  Authentication is not encryption
  *     tls          everything after the handshake is encrypted and protected from changes: TLS 1.3, by OpenSSL, with the key as
  *                  its secret.  Requires COLL_WITH_OPENSSL (-lssl -lcrypto), and is then the default if there is a key
  *     key+check    checksums (CRC32C) for every 64 KiB: detects accidental changes, not deliberate ones
@@ -366,7 +366,7 @@
  *   Unauthenticated connections use bounded memory and are evicted first.  With a key a rank answers 200 of them a second, and
  * one more for each rank; those that then prove the key do not count.  No value that they send is used as a size or an index
  * before it has been checked.
- *   A key file must belong to the user who runs the program, or to root, and nobody else may have any right to it (chmod 600);
+ *   A key file must belong to the user who runs the program, or to root, and no other user may have any right to it (chmod 600);
  * otherwise it is refused.  Two exceptions: root may use a file of any owner, as containers that run as root do; and a file of
  * root may be readable by its group (chmod 640), as secrets are mounted.  The key itself is in no message, log or sentence; the
  * library wipes its copies.  A rank that has the key is trusted by all.
@@ -438,11 +438,11 @@
  *   If a rank sends no heartbeat for liveness_timeout_ms, it is declared dead: it is stopped, or its host or cable has failed.  A
  * thread of each rank sends heartbeats to rank 0, also while the program computes, and rank 0 sends them to all: eight times in
  * liveness_timeout_ms.
- *   Silence is measured from the last heartbeat received, and judged at the limit plus one such interval.  So a rank that is
+ *   Silence is measured from the last heartbeat received, and checked at the limit plus one such interval.  So a rank that is
  * stopped for less than the limit is never declared dead.  A rank that is silent for good always is, and all ranks know it a
- * round trip later.  Data that has arrived is read before any rank is judged, so a rank that was stopped itself declares no other
- * rank dead for that reason.  Ranks that fall silent after the first failure are judged in the same way; coll_failed_ranks
- * returns them.
+ * round trip later.  Data that has arrived is read before any rank is declared dead, so a rank that was stopped itself
+ * declares no other rank dead for that reason.  Ranks that fall silent after the first failure are detected in the
+ * same way; coll_failed_ranks returns them.
  *   The ranks of a host share a lock in memory.  If a process is stopped while it holds the lock, calls that make communicators
  * fail after 10 s, or after twice liveness_timeout_ms if that is more.  coll_free continues without the lock after 10 s.
  *   All survivors name the same rank in the same words: rank, host, process, address.  If not even the other host answers, they

@@ -115,7 +115,7 @@ constexpr coll_op sum = COLL_SUM, prod = COLL_PROD, min = COLL_MIN, max = COLL_M
                   bor = COLL_BOR, bxor = COLL_BXOR, land = COLL_LAND, lor = COLL_LOR, lxor = COLL_LXOR,
                   minloc = COLL_MINLOC, maxloc = COLL_MAXLOC;
 
-// ---- >>spans: elements of somebody else's
+// ---- >>spans: elements in other memory
 
 template <class T> class span {
 public:
@@ -152,7 +152,7 @@ template <class Void> struct any_span {
         : at(std::data(x)), count(std::size(x)), type(type_of<std::remove_pointer_t<decltype(std::data(x))>>) {}
 };
 
-// Rows of so many elements of somebody else's memory, each `stride` elements behind the last one (0: no more than a row has);
+// Rows of so many elements in memory of the program, each `stride` elements behind the last one (0: no more than a row has);
 // the first begins at element `first`.  In broadcast, gather, scatter, allgather and alltoall it is a buffer, which may have
 // another shape on every rank; where a buffer has a block for every rank, these are columns of it, side by side.
 template <class T> struct matrix_view {
@@ -233,7 +233,7 @@ inline void raise_again(const std::exception_ptr &thrown) { if (thrown) std::ret
 
 // ---- >>shapes: the rows of core/contract/coll_shape.h, which tests/bindings/test_cpp.sh compares
 
-enum who { NOBODY, ALL, ROOT, LATER };
+enum who { NONE, ALL, ROOT, LATER };
 enum over { ONE, RANKS, SOURCES, DESTINATIONS };
 enum from { COUNT, RECV_COUNT, OWN_RECV, LIST, RECV_LIST, TYPED };
 enum place { NEVER, SAME, ASIDE, BLOCK, START };
@@ -245,8 +245,8 @@ template <coll_kind> inline constexpr shape shape_of = {};
 #define COLL__CPP_SHAPE(kind, send_who, send_over, send_from, recv_who, recv_over, recv_from, in_place)                     \
     template <> inline constexpr shape shape_of<COLL_##kind> = { { send_who, send_over, send_from },                         \
                                                                  { recv_who, recv_over, recv_from }, in_place };
-COLL__CPP_SHAPE(BARRIER,             NOBODY, ONE,          COUNT,     NOBODY, ONE,     COUNT,      NEVER)
-COLL__CPP_SHAPE(BROADCAST,           NOBODY, ONE,          COUNT,     ALL,    ONE,     COUNT,      SAME)
+COLL__CPP_SHAPE(BARRIER,             NONE,   ONE,          COUNT,     NONE,   ONE,     COUNT,      NEVER)
+COLL__CPP_SHAPE(BROADCAST,           NONE,   ONE,          COUNT,     ALL,    ONE,     COUNT,      SAME)
 COLL__CPP_SHAPE(REDUCE,              ALL,    ONE,          COUNT,     ROOT,   ONE,     COUNT,      SAME)
 COLL__CPP_SHAPE(ALLREDUCE,           ALL,    ONE,          COUNT,     ALL,    ONE,     COUNT,      SAME)
 COLL__CPP_SHAPE(REDUCE_SCATTER,      ALL,    RANKS,        COUNT,     ALL,    ONE,     COUNT,      START)
@@ -267,9 +267,9 @@ COLL__CPP_SHAPE(NEIGHBOR_ALLGATHERV, ALL,    ONE,          COUNT,     ALL,    SO
 COLL__CPP_SHAPE(NEIGHBOR_ALLTOALL,   ALL,    DESTINATIONS, COUNT,     ALL,    SOURCES, COUNT,      NEVER)
 COLL__CPP_SHAPE(NEIGHBOR_ALLTOALLV,  ALL,    DESTINATIONS, LIST,      ALL,    SOURCES, LIST,       NEVER)
 COLL__CPP_SHAPE(NEIGHBOR_ALLTOALLW,  ALL,    DESTINATIONS, TYPED,     ALL,    SOURCES, TYPED,      NEVER)
-COLL__CPP_SHAPE(ALLREDUCE_LIST,      NOBODY, ONE,          COUNT,     NOBODY, ONE,     COUNT,      NEVER)
-COLL__CPP_SHAPE(SEND,                ALL,    ONE,          COUNT,     NOBODY, ONE,     COUNT,      NEVER)
-COLL__CPP_SHAPE(RECV,                NOBODY, ONE,          COUNT,     ALL,    ONE,     COUNT,      NEVER)
+COLL__CPP_SHAPE(ALLREDUCE_LIST,      NONE,   ONE,          COUNT,     NONE,   ONE,     COUNT,      NEVER)
+COLL__CPP_SHAPE(SEND,                ALL,    ONE,          COUNT,     NONE,   ONE,     COUNT,      NEVER)
+COLL__CPP_SHAPE(RECV,                NONE,   ONE,          COUNT,     ALL,    ONE,     COUNT,      NEVER)
 COLL__CPP_SHAPE(SENDRECV,            ALL,    ONE,          COUNT,     ALL,    ONE,     RECV_COUNT, NEVER)
 #undef COLL__CPP_SHAPE
 
@@ -314,9 +314,9 @@ using shared = std::shared_ptr<state>;
 
 inline state &of(const shared &comm, const char *what = "communicator")           // of one that may have been moved away
 {
-    static thread_local state nobody(nullptr, true);
+    static thread_local state none(nullptr, true);
     if (comm && comm->handle) return *comm;
-    state &found = comm ? *comm : nobody;
+    state &found = comm ? *comm : none;
     found.fail({ COLL_ERR_ARGUMENT, found.rank, std::string("there is no ") + what
                      + ": it was freed or moved away, or never made" });
     return found;
@@ -398,7 +398,7 @@ template <class X> struct alone {
     using value = typename input::value;
     static constexpr bool is_in_place = false, is_matrix = input::is_matrix;
     template <coll_kind K> static constexpr bool is_one = input::is_one && shape_of<K>.recv.over == ONE;
-    template <coll_kind K> static constexpr bool gives = shape_of<K>.recv.who != NOBODY;
+    template <coll_kind K> static constexpr bool gives = shape_of<K>.recv.who != NONE;
     template <coll_kind K>
     using result = std::conditional_t<!gives<K>, void, std::conditional_t<is_one<K>, value, std::vector<value>>>;
 
@@ -449,7 +449,7 @@ template <class X> using form = typename form_of<std::remove_cv_t<std::remove_re
 
 // ---- >>tasks: one call, and all that it points to
 
-struct details {                                  // what else a call is told
+struct details {                                  // what else describes a call
     blocks send = {}, recv = {};
     int rank = 0;                                 // the root, or the peer of a message
     std::size_t expected = unknown;               // elements that come to this rank
@@ -543,7 +543,7 @@ struct task {
         if (!receives && of.recv.who != LATER) recv.size = unknown;
         if (sends && send.size == unknown && !is_in_place) return "this rank sends, and has no input";
         if (!sends && of.send.who == ROOT && recv.size == unknown && more.expected == unknown)
-            return "this rank has no input: it has to be told how many elements come, or be given an output";
+            return "this rank has no input: it needs the number of elements to receive, or be given an output";
         std::string wrong = measure(comm, of, send.size, recv.size);
         const std::vector<std::size_t> &counts = (is_whole_send ? more.send : more.recv).counts;
         if (is_blocks && has_whole && counts.size() == static_cast<std::size_t>(comm.size))     // one's own is among them
@@ -645,7 +645,7 @@ template <class R> struct task_of : task {
     using owner = std::unique_ptr<task_of, drop>;
 };
 
-// Ask which of some requests have ended.  How is told by their wait; where none has, the status is of the call itself.
+// Ask which of some requests have ended.  Their wait says how; where none has, the status is of the call itself.
 template <class Q, class F> std::vector<std::size_t> ended(const std::vector<Q> &requests, F &&ask, bool *is_left = nullptr)
 {
     std::vector<coll_request *> handles;
@@ -783,7 +783,7 @@ public:
     bool valid() const { return handle() != nullptr; }       // is there a result to wait for?
     coll_request *handle() const { return task_ ? task_->handle : nullptr; }
 
-    // Move all operations on, and say whether this one is finished; what became of it is told by wait.
+    // Move all operations on, and say whether this one is finished; wait says with which status.
     bool test() { return !valid() || coll_test(handle()) != COLL_PENDING; }
 
     R wait()
@@ -1006,7 +1006,7 @@ public:
 protected:
     using nothing = detail::nothing;
 
-    // The one place in which a call is put together: the kind, its buffers, its operation, and what else it is told.
+    // The one place in which a call is put together: the kind, its buffers, its operation, and what else describes it.
     template <class X> static auto output(X &&x) { return into(std::forward<X>(x)); }
     template <class A, class Y> static auto output(detail::placed<A, Y> x)
     {
@@ -1093,7 +1093,7 @@ public:
     calls<detail::starting<true>> prepare() const { return calls<detail::starting<true>>(comm_); }
     calls<detail::explaining> explain() const { return calls<detail::explaining>(comm_); }
 
-    coll::received received() const { return detail::of(comm_).got; }             // the last receive whose end was told
+    coll::received received() const { return detail::of(comm_).got; }             // the last receive whose end was reported
 
     // Any call of C's.
     void run(const coll_call &call) const { ask([&](coll_comm *comm) { return coll_run(comm, &call); }); }
@@ -1177,7 +1177,7 @@ inline communicator init(const coll_config &settings = {}, error *why = nullptr)
 }
 
 namespace detail {
-// Those who work under spawn, and what they bring back.
+// The ranks under spawn, and what they return.
 template <class F> struct worker_threads {
     using R = std::invoke_result_t<F &, communicator &>;
     using kept_result = std::conditional_t<std::is_void<R>::value, char, R>;

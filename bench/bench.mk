@@ -1,7 +1,7 @@
 # bench.mk - the benchmarks: bench/README.md says what each measures.  The Makefile includes it.
 
-.PHONY: bench bench-threads bench-threads-full bench-tcp bench-tcp-full bench-nccl bench-hub bench-busy bench-python bench-ddp \
-        bench-mpi bench-compare bench-record bench-conv bench-queued bench-instructions footprint memory plots \
+.PHONY: bench bench-threads bench-threads-full bench-tcp bench-tcp-full bench-nccl bench-processes bench-busy bench-python \
+        bench-ddp bench-mpi bench-compare bench-record bench-conv bench-queued bench-instructions footprint memory plots \
         run-bench run-bench-threads run-bench-tcp run-plots
 
 bench:           ## measure allreduce on 2 threads and on 2 processes over TCP
@@ -23,8 +23,8 @@ bench-tcp-full:  ## the same with all sizes and conditions: half an hour instead
 bench-nccl: $(BUILD)/coll_nccl_bench $(BUILD)/coll-run ## on GPUs: the bits, and the library compared with NCCL; RANKS=2
 	$(BUILD)/coll-run -n $(or $(RANKS),2) $(BUILD)/coll_nccl_bench
 
-bench-hub: $(BUILD)/coll_perf $(BUILD)/coll-run ## processes of one host compared with threads; RANKS=2,4 BUSY=1 that only compute
-	@python3 bench/hub.py --build $(BUILD) $(if $(RANKS),--ranks $(RANKS)) $(if $(BUSY),--busy $(BUSY))
+bench-processes: $(BUILD)/coll_perf $(BUILD)/coll-run ## processes of one host and threads; RANKS=2,4 BUSY=1 that only compute
+	@python3 bench/processes.py --build $(BUILD) $(if $(RANKS),--ranks $(RANKS)) $(if $(BUSY),--busy $(BUSY))
 
 bench-busy: $(BUILD)/busy ## waiting while other programs compute, blocking sockets and ours: BUSY="--ranks 4 --rounds 5"
 	@python3 bench/busy.py --build $(BUILD) $(BUSY)

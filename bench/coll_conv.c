@@ -106,7 +106,7 @@ RIVAL_INLINE __m256 half(const void *const *from, int k, size_t i)
     return _mm256_cvtph_ps(_mm_loadu_si128((const void *)((const uint16_t *)from[k] + i)));
 }
 
-RIVAL_INLINE __m256 brain(const void *const *from, int k, size_t i)
+RIVAL_INLINE __m256 bfloat(const void *const *from, int k, size_t i)
 {
     const __m128i x = _mm_loadu_si128((const void *)((const uint16_t *)from[k] + i));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
@@ -128,7 +128,7 @@ RIVAL_INLINE void put_half(void *to, size_t i, __m256 x)
 
 RIVAL_INLINE void put_single(void *to, size_t i, __m256 x) { _mm256_storeu_ps((float *)to + i, x); }
 
-RIVAL_INLINE void put_brain(void *to, size_t i, __m256 x)
+RIVAL_INLINE void put_bfloat(void *to, size_t i, __m256 x)
 {
     const __m256i bits = _mm256_castps_si256(canon(x)), odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
     const __m256i sum = _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(bits, odd), _mm256_set1_epi32(0x7fff)), 16);
@@ -178,20 +178,20 @@ RIVAL_INLINE void put_byte(void *to, size_t i, __m256 x, int drop, int bias, flo
 static float all_f8e4m3[256], all_f8e5m2[256];
 
 RIVAL(f16_to_f32, put_single(to, i, canon(half(from, 0, i))))
-RIVAL(bf16_to_f32, put_single(to, i, canon(brain(from, 0, i))))
+RIVAL(bf16_to_f32, put_single(to, i, canon(bfloat(from, 0, i))))
 RIVAL(f8e4m3_to_f32, put_single(to, i, looked_up(all_f8e4m3, from, i)))
 RIVAL(f8e5m2_to_f32, put_single(to, i, looked_up(all_f8e5m2, from, i)))
 RIVAL(f32_to_f16, put_half(to, i, single(from, 0, i)))
-RIVAL(f32_to_bf16, put_brain(to, i, single(from, 0, i)))
+RIVAL(f32_to_bf16, put_bfloat(to, i, single(from, 0, i)))
 RIVAL(f32_to_f8e4m3, put_byte(to, i, single(from, 0, i), 20, 120, 0x1p14f, 0x7f, 0x7f))
 RIVAL(f32_to_f8e5m2, put_byte(to, i, single(from, 0, i), 21, 112, 0x1p7f, 0x7c, 0x7e))
 RIVAL(sum2_f16, put_half(to, i, _mm256_add_ps(half(from, 0, i), half(from, 1, i))))
-RIVAL(sum2_bf16, put_brain(to, i, _mm256_add_ps(brain(from, 0, i), brain(from, 1, i))))
+RIVAL(sum2_bf16, put_bfloat(to, i, _mm256_add_ps(bfloat(from, 0, i), bfloat(from, 1, i))))
 RIVAL(avg2_f16, put_half(to, i, _mm256_div_ps(_mm256_add_ps(half(from, 0, i), half(from, 1, i)), _mm256_set1_ps(2))))
 RIVAL(sum4_f16, put_half(to, i, _mm256_add_ps(_mm256_add_ps(half(from, 0, i), half(from, 1, i)),
                                               _mm256_add_ps(half(from, 2, i), half(from, 3, i)))))
-RIVAL(sum4_bf16, put_brain(to, i, _mm256_add_ps(_mm256_add_ps(brain(from, 0, i), brain(from, 1, i)),
-                                                _mm256_add_ps(brain(from, 2, i), brain(from, 3, i)))))
+RIVAL(sum4_bf16, put_bfloat(to, i, _mm256_add_ps(_mm256_add_ps(bfloat(from, 0, i), bfloat(from, 1, i)),
+                                                _mm256_add_ps(bfloat(from, 2, i), bfloat(from, 3, i)))))
 RIVAL(onto_f16, put_single(to, i, canon(_mm256_add_ps(single(from, 0, i), half(from, 1, i)))))
 
 /* ---- >>rows, and the run ---- */

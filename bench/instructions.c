@@ -1,7 +1,7 @@
 /* instructions - the same call again and again, for a program that counts instructions: see instructions.sh.
  *
- *     instructions threads|tcp|memory|hub KIND BYTES CALLS
- *     instructions threads|tcp|memory|hub KIND BYTES shortest
+ *     instructions threads|tcp|memory|domain KIND BYTES CALLS
+ *     instructions threads|tcp|memory|domain KIND BYTES shortest
  *
  * KIND is allreduce, broadcast, reduce, allgather, alltoall, reduce_scatter or barrier; BYTES are those of a block, where there
  * are many.
@@ -130,7 +130,7 @@ int main(int argc, char **argv)
                            .tcp = { .network = "127.0.0.1" } };
     bool has_failed = false;
 
-    if (argc != 5) return fprintf(stderr, "usage: instructions threads|tcp|memory|hub KIND BYTES CALLS|shortest\n"), 2;
+    if (argc != 5) return fprintf(stderr, "usage: instructions threads|tcp|memory|domain KIND BYTES CALLS|shortest\n"), 2;
     for (what = COLL_BARRIER; what <= COLL_ALLTOALL && strcmp(argv[2], coll_kind_name(what)); what = (coll_kind)(what + 1)) { }
     if (what > COLL_ALLTOALL) return fprintf(stderr, "instructions: no kind %s\n", argv[2]), 2;
     count = strtoul(argv[3], NULL, 10) / sizeof(float);
@@ -149,8 +149,8 @@ int main(int argc, char **argv)
     const bool is_threads = !strcmp(argv[1], "threads");
     snprintf(address, sizeof address, "file:/tmp/coll-instructions.%ld", (long)getpid());
     config.address = address;
-    config.tcp.share_memory = !strcmp(argv[1], "memory") || !strcmp(argv[1], "hub") ? 1 : -1;
-    config.tcp.shm_collectives = !strcmp(argv[1], "hub") ? 1 : -1;
+    config.tcp.share_memory = !strcmp(argv[1], "memory") || !strcmp(argv[1], "domain") ? 1 : -1;
+    config.tcp.shm_collectives = !strcmp(argv[1], "domain") ? 1 : -1;
     config.tcp.io = "poll";
     if (is_threads && coll_init_threads(RANKS, comms, &(coll_config){ .spin_us = config.spin_us }) < 0)
         return fprintf(stderr, "%s\n", coll_error(NULL)), 1;

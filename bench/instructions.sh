@@ -44,10 +44,10 @@ memory allreduce 8 2380
 memory allreduce 1024 2760
 memory broadcast 8 1875
 memory barrier 0 2250
-hub allreduce 8 340
-hub allreduce 1024 505
-hub broadcast 8 230
-hub barrier 0 205
+domain allreduce 8 340
+domain allreduce 1024 505
+domain broadcast 8 230
+domain barrier 0 205
 LIST
 if [ "$strict" ]; then
     echo "$passed passed, $failed failed"

@@ -90,9 +90,9 @@ static bool coll__nccl_is_idle(const coll__nccl *me)
 static void coll__nccl_finalize(coll__nccl *me)
 {
     const coll__nccl_result is = me->gpu->nccl.CommFinalize(me->comm);
-    const bool is_asked = is == COLL__NCCL_SUCCESS || is == COLL__NCCL_IN_PROGRESS;
+    const bool is_requested = is == COLL__NCCL_SUCCESS || is == COLL__NCCL_IN_PROGRESS;
 
-    if (is_asked && coll__gpu_wait(me->gpu, me->comm, NULL, COLL__DELIVER_MS)) (void)me->gpu->nccl.CommDestroy(me->comm);
+    if (is_requested && coll__gpu_wait(me->gpu, me->comm, NULL, COLL__DELIVER_MS)) (void)me->gpu->nccl.CommDestroy(me->comm);
     else (void)me->gpu->nccl.CommAbort(me->comm);
     me->comm = NULL;
 }

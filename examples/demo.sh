@@ -48,8 +48,8 @@ get() {
 # check WHAT COMMAND...: one comparison, remembered when it does not hold.
 check() {
     what=$1; shift
-    if "$@"; then verdict=yes; else verdict=FAILED; failed="$failed${failed:+; }$what"; fi
-    printf '  %-66s %s\n' "$what" "$verdict"
+    if "$@"; then conclusion=yes; else conclusion=FAILED; failed="$failed${failed:+; }$what"; fi
+    printf '  %-66s %s\n' "$what" "$conclusion"
 }
 
 learns()   { awk -v loss="$(get "$1" loss)" -v first="$(get "$1" first)" 'BEGIN { exit !(loss != "" && loss < 0.8 * first) }'; }

@@ -353,7 +353,7 @@
  * by HMAC-SHA256 over both ranks, the purpose, the job and fresh random numbers.  A process with another key or none gets
  * COLL_ERR_DENIED and a sentence; the ranks continue to wait for the missing rank.
  *   `security` selects the protection, and must be the same on all ranks:
- *     key          no more than that: anybody on the network can read and change data.  Authentication is not encryption
+ *     key          no more than that: every host on the network can read and change data.  Authentication is not encryption
  *     tls          everything after the handshake is encrypted and protected from changes: TLS 1.3, by OpenSSL, with the key as
  *                  its secret.  Requires COLL_WITH_OPENSSL (-lssl -lcrypto), and is then the default if there is a key
  *     key+check    checksums (CRC32C) for every 64 KiB: detects accidental changes, not deliberate ones
@@ -372,7 +372,7 @@
  *   Unauthenticated connections use bounded memory and are evicted first.  With a key a rank answers 200 of them a second, and
  * one more for each rank; those that then prove the key do not count.  No value that they send is used as a size or an index
  * before it has been checked.
- *   A key file must belong to the user who runs the program, or to root, and nobody else may have any right to it (chmod 600);
+ *   A key file must belong to the user who runs the program, or to root, and no other user may have any right to it (chmod 600);
  * otherwise it is refused.  Two exceptions: root may use a file of any owner, as containers that run as root do; and a file of
  * root may be readable by its group (chmod 640), as secrets are mounted.  The key itself is in no message, log or sentence; the
  * library wipes its copies.  A rank that has the key is trusted by all.
@@ -444,11 +444,11 @@
  *   If a rank sends no heartbeat for liveness_timeout_ms, it is declared dead: it is stopped, or its host or cable has failed.  A
  * thread of each rank sends heartbeats to rank 0, also while the program computes, and rank 0 sends them to all: eight times in
  * liveness_timeout_ms.
- *   Silence is measured from the last heartbeat received, and judged at the limit plus one such interval.  So a rank that is
+ *   Silence is measured from the last heartbeat received, and checked at the limit plus one such interval.  So a rank that is
  * stopped for less than the limit is never declared dead.  A rank that is silent for good always is, and all ranks know it a
- * round trip later.  Data that has arrived is read before any rank is judged, so a rank that was stopped itself declares no other
- * rank dead for that reason.  Ranks that fall silent after the first failure are judged in the same way; coll_failed_ranks
- * returns them.
+ * round trip later.  Data that has arrived is read before any rank is declared dead, so a rank that was stopped itself
+ * declares no other rank dead for that reason.  Ranks that fall silent after the first failure are detected in the
+ * same way; coll_failed_ranks returns them.
  *   The ranks of a host share a lock in memory.  If a process is stopped while it holds the lock, calls that make communicators
  * fail after 10 s, or after twice liveness_timeout_ms if that is more.  coll_free continues without the lock after 10 s.
  *   All survivors name the same rank in the same words: rank, host, process, address.  If not even the other host answers, they
@@ -7193,9 +7193,9 @@ static bool coll__wants_reproducible(const coll_call *call)
 static bool coll__reproduction_fits(const coll_call *call, coll_type sum, char *why, size_t room)
 {
     const bool is_product = call->op == COLL_PROD && coll__is_floating(call->type);
-    const bool is_asked = (call->flags & COLL_REPRODUCIBLE) && !coll__kind_scans(call->kind);
+    const bool is_requested = (call->flags & COLL_REPRODUCIBLE) && !coll__kind_scans(call->kind);
 
-    if (!COLL__IS_WHOLE && is_asked) {
+    if (!COLL__IS_WHOLE && is_requested) {
         coll__print(why, room, "this program was compiled with " COLL__PROFILE);
         return false;
     }
@@ -7203,7 +7203,7 @@ static bool coll__reproduction_fits(const coll_call *call, coll_type sum, char *
         coll__print(why, room, "this program was compiled without c128 (COLL_ONLY_TYPES)");
         return false;
     }
-    if (!is_asked || (!is_product && call->op != COLL_USER)) return true;
+    if (!is_requested || (!is_product && call->op != COLL_USER)) return true;
     coll__print(why, room, "there is no reproducible %s of %s: the order of the ranks %s", coll_op_name(call->op),
              coll_type_name(call->type), is_product ? "shows in it" : "may show in it");
     return false;
@@ -9901,7 +9901,7 @@ static inline bool coll__has_cut(const coll__algorithm *a) { return a->cut == CO
 /* coll_tuner.h - chooses algorithm, radix, blocks and slices by a cost model with the same numbers on every rank.
  *
  * It evaluates all closed forms of coll_cost.h that fit a call, fewer than 80, and takes the cheapest.  All ranks must choose
- * alike.  So the input is only the query, which is equal everywhere, and the arithmetic only sums, products, quotients and
+ * the same.  So the input is only the query, which is equal everywhere, and the arithmetic only sums, products, quotients and
  * comparisons of doubles.  With COLL_NO_CHOICE there is one algorithm for each kind.
  *
  * BITS.  A result must have the same bits in every run, but measurements, and the processors of ranks, differ between runs.  So
@@ -10048,12 +10048,12 @@ static coll__count coll__count_sent(const coll__algorithm *a, int size, int radi
 {
     const coll__graph no_ranks = { .sources = 0 };
     coll__round now = { .size = size, .radix = radix, .blocks = blocks, .graph = &no_ranks };
-    const int ranks = a->is_even ? 1 : size, alike = size / ranks;
+    const int ranks = a->is_even ? 1 : size, equal = size / ranks;
     int rounds = 0;
 
     for (now.rank = 0; now.rank < ranks; now.rank++)
         for (int k = 0; a->round(&now, k); k++) rounds = k >= rounds ? k + 1 : rounds;
-    return (coll__count){ radix, now.sent * alike, now.moved * alike, rounds };
+    return (coll__count){ radix, now.sent * equal, now.moved * equal, rounds };
 }
 
 /* ---- >>candidates ---- */
@@ -10283,7 +10283,7 @@ COLL__FOR_SPEED
  *
  * A call has two sides, send and recv.  A row has three entries for each:
  *
- *     who   NOBODY      no rank has such a buffer        over  ONE           one block
+ *     who   NONE        no rank has such a buffer        over  ONE           one block
  *           ALL         every rank has it                      RANKS         block i is that of rank i
  *           ROOT        the root has it                        SOURCES       block i comes from neighbor source i
  *           LATER       every rank but rank 0 has it           DESTINATIONS  block i goes to neighbor destination i
@@ -10313,7 +10313,7 @@ COLL__FOR_SPEED
 #define COLL_SHAPE_H
 
 
-enum { COLL__WHO_NOBODY, COLL__WHO_ALL, COLL__WHO_ROOT, COLL__WHO_LATER };
+enum { COLL__WHO_NONE, COLL__WHO_ALL, COLL__WHO_ROOT, COLL__WHO_LATER };
 enum { COLL__OVER_ONE, COLL__OVER_RANKS, COLL__OVER_SOURCES, COLL__OVER_DESTINATIONS };
 enum {
     COLL__FROM_COUNT, COLL__FROM_RECV_COUNT, COLL__FROM_OWN_RECV,
@@ -10339,8 +10339,8 @@ typedef struct coll__kind_shape {
 
 /* kind, its name;  send: who, over, from;  recv: who, over, from;  in place; traits */
 #define COLL__EACH_KIND(X)                                                                                                    \
-    X(BARRIER,         "barrier",         NOBODY, ONE,   COUNT,     NOBODY, ONE,   COUNT,      NEVER, 0)                      \
-    X(BROADCAST,       "broadcast",       NOBODY, ONE,   COUNT,     ALL,    ONE,   COUNT,      SAME,  COLL__ROOTED)           \
+    X(BARRIER,         "barrier",         NONE,   ONE,   COUNT,     NONE,   ONE,   COUNT,      NEVER, 0)                      \
+    X(BROADCAST,       "broadcast",       NONE,   ONE,   COUNT,     ALL,    ONE,   COUNT,      SAME,  COLL__ROOTED)           \
     X(REDUCE,          "reduce",          ALL,    ONE,   COUNT,     ROOT,   ONE,   COUNT,      SAME,                          \
       COLL__REDUCES | COLL__ROOTED)                                                                                           \
     X(ALLREDUCE,       "allreduce",       ALL,    ONE,   COUNT,     ALL,    ONE,   COUNT,      SAME,  COLL__REDUCES)          \
@@ -10368,9 +10368,9 @@ typedef struct coll__kind_shape {
       COLL__NEIGHBORS | COLL__PAIRWISE)                                                                                       \
     X(NEIGHBOR_ALLTOALLW, "neighbor_alltoallw", ALL, DESTINATIONS, TYPED, ALL, SOURCES, TYPED, NEVER,                         \
       COLL__NEIGHBORS | COLL__PAIRWISE)                                                                                       \
-    X(ALLREDUCE_LIST,  "allreduce_list",  NOBODY, ONE,   COUNT,     NOBODY, ONE,   COUNT,      NEVER, COLL__REDUCES)          \
-    X(SEND,            "send",            ALL,    ONE,   COUNT,     NOBODY, ONE,   COUNT,      NEVER, COLL__MESSAGE)          \
-    X(RECV,            "recv",            NOBODY, ONE,   COUNT,     ALL,    ONE,   COUNT,      NEVER, COLL__MESSAGE)          \
+    X(ALLREDUCE_LIST,  "allreduce_list",  NONE,   ONE,   COUNT,     NONE,   ONE,   COUNT,      NEVER, COLL__REDUCES)          \
+    X(SEND,            "send",            ALL,    ONE,   COUNT,     NONE,   ONE,   COUNT,      NEVER, COLL__MESSAGE)          \
+    X(RECV,            "recv",            NONE,   ONE,   COUNT,     ALL,    ONE,   COUNT,      NEVER, COLL__MESSAGE)          \
     X(SENDRECV,        "sendrecv",        ALL,    ONE,   COUNT,     ALL,    ONE,   RECV_COUNT, NEVER, COLL__MESSAGE)
 
 #define COLL__KIND_ROW(kind, name, send_who, send_over, send_from, recv_who, recv_over, recv_from, in_place, traits)         \
@@ -10439,7 +10439,7 @@ static inline bool coll__is_by_count(const coll__kind_shape *shape)
 static inline bool coll__kind_has_one_buffer(coll_kind kind)
 {
     const coll__kind_shape *shape = coll__kind_shape_of(kind);
-    return COLL__HAS_BROADCAST && shape->in_place == COLL__IN_PLACE_SAME && shape->send.who == COLL__WHO_NOBODY;
+    return COLL__HAS_BROADCAST && shape->in_place == COLL__IN_PLACE_SAME && shape->send.who == COLL__WHO_NONE;
 }
 
 /* ---- >>sides: the blocks of a call on one rank ---- */
@@ -10917,7 +10917,7 @@ typedef struct coll__settings {
 #define COLL__SHRINKS(how) (COLL__HAS_SHRINK ? how : NULL)
 
 /* This rank makes no more collectives in a group; group NULL: of all ranks, and close follows.  `made` has, as a head, the
- * number and the history of those of all ranks.  Blames in *failure a rank with the same number but another history, as far as
+ * number and the history of those of all ranks.  Names in *failure a rank with the same number but another history, as far as
  * known without waiting; notifies the remaining ranks. */
 typedef coll_status coll__part_fn(void *context, void *group, const unsigned char *made, coll_failure *failure);
 
@@ -11053,7 +11053,7 @@ static int coll__place_of_rank(const coll__topology *t, int rank, int *host)
 {
     int at = 0;
 
-    COLL__ASSERT(rank >= 0 && rank < t->first[t->count], "rank %d of %d is asked for on %d hosts", rank, t->first[t->count],
+    COLL__ASSERT(rank >= 0 && rank < t->first[t->count], "rank %d of %d is looked up on %d hosts", rank, t->first[t->count],
                  t->count);
     while (t->ranks[at] != rank) at++;
     for (*host = 0; t->first[*host + 1] <= at; ++*host) continue;
@@ -12226,7 +12226,7 @@ static void coll__peer_left_sweep(coll__session *session)
 #ifndef COLL_P2P_HOOKS_H
 #define COLL_P2P_HOOKS_H
 
-/* What is still to be sent.  SHORT: its caller was told that it is complete. */
+/* What is still to be sent.  SHORT: its caller got COLL_OK for it. */
 typedef enum coll__undelivered { COLL__UNDELIVERED_NONE, COLL__UNDELIVERED_LONG, COLL__UNDELIVERED_SHORT } coll__undelivered;
 
 struct coll__by_key {
@@ -13567,13 +13567,13 @@ static bool coll__columns_overlap(const coll__columns *a, const coll__columns *b
 /* Is it in place?  Then send, or at the root of a scatter recv, is a part of the other side; `skip`: where it begins there. */
 static bool coll__is_strided_in_place(const coll_call *call, const coll__side *send, const coll__side *recv, size_t skip)
 {
-    const bool is_alike = send->is_used && recv->is_used && coll__is_buffer(send->at) && coll__is_buffer(recv->at)
+    const bool is_same = send->is_used && recv->is_used && coll__is_buffer(send->at) && coll__is_buffer(recv->at)
                        && call->send_stride == call->recv_stride;
 
     switch (call->kind) {
     case COLL_ALLTOALL: return call->send == COLL_IN_PLACE || call->send == call->recv;
-    case COLL_SCATTER:  return call->recv == COLL_IN_PLACE || (is_alike && recv->at == send->at + skip);
-    default:            return call->send == COLL_IN_PLACE || (is_alike && send->at == recv->at + skip);
+    case COLL_SCATTER:  return call->recv == COLL_IN_PLACE || (is_same && recv->at == send->at + skip);
+    default:            return call->send == COLL_IN_PLACE || (is_same && send->at == recv->at + skip);
     }
 }
 
@@ -13761,7 +13761,7 @@ static coll__message *coll__queue_take(coll__message_queue *q)
 {
     coll__message *m = q->first;
 
-    COLL__ASSERT(m, "an empty queue is asked for a message");
+    COLL__ASSERT(m, "a message is taken from an empty queue");
     q->first = m->behind;
     return m;
 }
@@ -14444,24 +14444,24 @@ static coll_status coll__peer_sent(coll__session *session, coll__peer *p)
 
 /* Has this peer left, or freed the communicator of this message?  If the peer only freed it, the message may already be with
  * the transport. */
-static bool coll__peer_is_gone(const coll__session *session, int peer, const coll__message *m)
+static bool coll__peer_has_left(const coll__session *session, int peer, const coll__message *m)
 {
     const coll__peer_left *gone = coll__peer_left_of(session, peer, m->comm);
     return coll__has_left(session, peer) || (gone && (gone->is_sure || !m->is_queued));
 }
 
 /* A peer that has left, if no remaining peer can complete this message; else -1. */
-static int coll__nobody_left(const coll__session *session, const coll__message *m)
+static int coll__none_left(const coll__session *session, const coll__message *m)
 {
     const coll_comm *comm = m->request ? m->request->comm : NULL;
     int gone = -1;
 
     if (!m->request && !m->xfer) return -1;
-    if (m->peer != COLL__ANY) return m->peer != session->rank && coll__peer_is_gone(session, m->peer, m) ? m->peer : -1;
+    if (m->peer != COLL__ANY) return m->peer != session->rank && coll__peer_has_left(session, m->peer, m) ? m->peer : -1;
     for (int i = 0; comm && i < comm->size; i++) {
         const int world = coll__world_rank(comm, i);
         if (world == session->rank) continue;
-        if (!coll__peer_is_gone(session, world, m)) return -1;
+        if (!coll__peer_has_left(session, world, m)) return -1;
         gone = world;
     }
     return gone;
@@ -14476,7 +14476,7 @@ static coll_status coll__messages_check_left(coll__session *session)
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         for (const coll__message *m = lists[i]->first; m; m = m->next) {
-            const int gone = coll__nobody_left(session, m);
+            const int gone = coll__none_left(session, m);
             if (gone < 0) continue;
             coll__set_failure(&failure, COLL_ERR_PEER, gone,
                               "rank %d has left the communicator or is gone, and rank %d still waits for a message %s it",
@@ -14615,7 +14615,7 @@ static coll__undelivered coll__messages_undelivered(const coll_comm *comm)
     coll__undelivered most = COLL__UNDELIVERED_NONE;
 
     for (const coll__message *m = session->messages ? session->messages->outgoing.first : NULL; m; m = m->next) {
-        if (m->comm != comm->id || coll__peer_is_gone(session, m->peer, m)) continue;
+        if (m->comm != comm->id || coll__peer_has_left(session, m->peer, m)) continue;
         if (!m->is_long) return COLL__UNDELIVERED_SHORT;
         most = COLL__UNDELIVERED_LONG;
     }
@@ -17845,7 +17845,7 @@ static inline void coll__feedback_start(const coll_request *r) { (void)r; }
 struct coll__prepared {
     coll__order   order;
     coll__numbers numbers;                        /* at the time of coll_prepare: coll_measure may run between
-                                                     restarts, and all ranks must choose alike                */
+                                                     restarts, and all ranks must choose the same              */
     coll_request *request;
     uint32_t      starts;                         /* used instead of the communicator's sequence              */
     coll__prepared *next;                         /* in the communicator's list                               */
@@ -19201,8 +19201,8 @@ static void coll__dump_line(void *context, const char *line) { (void)context, (v
  * allows it.  The first non-blocking operation that is incomplete when its call returns creates it: programs with blocking calls
  * only have none.
  *
- *                      a start                            no call during a whole nap
- *     asleep until one  ------->  naps, of 0.25 ms each  ------->  inside: progresses, sleeps in the transport
+ *                      a start                            no call during a whole pause
+ *     asleep until one  ------->  pauses, of 0.25 ms each  ------->  inside: progresses, sleeps in the transport
  *            ^                     |                   ^                  |
  *            +---------------------+                   +------------------+
  *              nothing is pending                        a thread enters, or nothing is pending
@@ -19211,15 +19211,15 @@ static void coll__dump_line(void *context, const char *line) { (void)context, (v
  * waits.  It leaves for every entering thread.  It does not progress a caller's private operations, or calls of extended
  * communicators (coll__is_for_others).
  *
- * Naps avoid conflicts with programs that call often: calls within a nap progress operations.  A start wakes it from its sleep;
- * other calls do not pay for it.  While it sleeps, and there is one communicator only, an entering thread need not take the
+ * Pauses avoid conflicts with programs that call often: calls within a pause progress operations.  A start ends its sleep; other
+ * calls do not pay for it.  While it sleeps, and there is one communicator only, an entering thread need not take the
  * session. */
 #ifndef COLL_PROGRESS_THREAD_H
 #define COLL_PROGRESS_THREAD_H
 
 #include <signal.h>
 
-enum { COLL__NAP_US = 250, COLL__BACKGROUND_STACK = 512 * 1024 };
+enum { COLL__PAUSE_US = 250, COLL__BACKGROUND_STACK = 512 * 1024 };
 
 /* Default: off without heartbeats (liveness_timeout_ms < 0), otherwise on. */
 static coll_status coll__background_settle(coll_config *c)
@@ -19275,7 +19275,7 @@ static bool coll__background_rest(coll__session *session)
 {
     coll__background *m = &session->background;
     const unsigned visits = session->visits, starts = m->starts;
-    const int64_t until = coll__now() + (int64_t)COLL__NAP_US * 1000;
+    const int64_t until = coll__now() + (int64_t)COLL__PAUSE_US * 1000;
     int error = 0;
 
     while (!m->is_stopping && error == 0) error = coll__cond_wait_until(&m->doorbell, &session->lock, until);
@@ -21285,7 +21285,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__rank_slot {
     uint32_t pid;                                 /* several processes: that of this rank                     */
     int      process;                             /* lowest rank of the same address space                    */
     coll__region regions[COLL__REGIONS];          /* several processes                                        */
-    coll__doorbell doorbell;                      /* if has_bells; its descriptors belong to this rank's process */
+    coll__doorbell doorbell;                      /* if there are any; its descriptors belong to this rank's process */
     uint64_t doorbell_id;                         /* several processes: identity of the pipe                  */
     __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
     uint32_t arrived;                             /* number of these messages                                 */
@@ -21315,7 +21315,7 @@ typedef struct coll__domain {
     uint32_t left_count;
     __attribute__((aligned(COLL__LINE))) uint32_t doorbell;
     uint32_t sleepers, is_failing, has_failed;    /* failing: `failure` is being written; failed: it is written */
-    pthread_mutex_t lock;                         /* guards holders, groups, exoduses                            */
+    pthread_mutex_t lock;                         /* guards holders, groups, migrations                          */
     int             locked_by;                    /* rank that holds it, plus 1; 0: none, or unknown          */
     coll_failure    failure;
     int64_t         all, groups;                  /* offsets: group of all ranks; others, oldest first; 0: none */
@@ -21393,7 +21393,7 @@ typedef struct coll__thread {
     coll__sends *sends, *outgoing;                /* own pending sends, by peer and channel; lists that are not empty */
     coll__fifo *recvs;                            /* own receives, by peer and channel                        */
     int        waiting_recvs;
-    unsigned char *is_gone;                       /* ranks that had left at the last progress                 */
+    unsigned char *has_left;                      /* ranks that had left at the last progress                 */
     uint32_t   gone_count;
     coll_failure suspicion;                       /* failure that this rank has found; progress publishes it  */
     coll__member all;                             /* in the group of all ranks                                */
@@ -21832,12 +21832,12 @@ static void coll__withdraw_sends(coll__thread *me)
 static void coll__check_left(coll__thread *me)
 {
     for (const coll__sends *s = me->outgoing; s; s = s->next)
-        if (s->first->channel == COLL_CHANNEL_CALLS && me->is_gone[s->first->peer - me->domain->first]
+        if (s->first->channel == COLL_CHANNEL_CALLS && me->has_left[s->first->peer - me->domain->first]
             && !__atomic_load_n(&s->last->moved, __ATOMIC_ACQUIRE))
             coll__failed_left(&me->suspicion, s->first->peer, me->rank);
     for (int i = 0; i < me->domain->size; i++) {
         const int peer = me->domain->first + i;
-        if (coll__recvs_from(me, peer, COLL_CHANNEL_CALLS)->first && me->is_gone[i])
+        if (coll__recvs_from(me, peer, COLL_CHANNEL_CALLS)->first && me->has_left[i])
             coll__failed_left(&me->suspicion, peer, me->rank);
     }
 }
@@ -21903,7 +21903,7 @@ static inline bool coll__inboxes_open(const coll__domain *domain) { return (void
 static bool coll__threads_has_left(const void *context, int peer)
 {
     const coll__thread *me = (const coll__thread *)context;
-    return peer < 0 ? me->gone_count > 0 : me->is_gone[peer - me->domain->first];
+    return peer < 0 ? me->gone_count > 0 : me->has_left[peer - me->domain->first];
 }
 
 static void coll__see_who_left(coll__thread *me)
@@ -21913,7 +21913,7 @@ static void coll__see_who_left(coll__thread *me)
     if (count == me->gone_count) return;
     me->gone_count = count;
     for (int i = 0; i < me->domain->size; i++)
-        me->is_gone[i] = __atomic_load_n(&coll__domain_rank_slots(me->domain)[i].has_left, __ATOMIC_ACQUIRE) != 0;
+        me->has_left[i] = __atomic_load_n(&coll__domain_rank_slots(me->domain)[i].has_left, __ATOMIC_ACQUIRE) != 0;
 }
 
 #endif /* COLL_THREADS_P2P_H */
@@ -22351,8 +22351,8 @@ COLL__FOR_SPEED
  * and what all kinds share.
  *
  * There are two families of kinds.  If elements move, each move has two ends: a place in the sender's memory and one in the
- * receiver's, described alike (coll__end).  If elements are combined, each rank combines a share of them for all ranks.  Then
- * every input line is read once and every output line written once, which is the minimum (coll_shm_reduce.h). */
+ * receiver's, described in the same way (coll__end).  If elements are combined, each rank combines a share of them for all
+ * ranks.  Then every input line is read once and every output line written once, which is the minimum (coll_shm_reduce.h). */
 #ifndef COLL_SHM_COPY_H
 #define COLL_SHM_COPY_H
 
@@ -23275,7 +23275,7 @@ static inline coll__trial *coll__stores_of(const coll__shm_op *t, size_t *length
     const coll__kind_shape *shape = coll__shape_in(t);
     const bool reduces = shape->traits & COLL__REDUCES;
 
-    if (shape->send.who != COLL__WHO_NOBODY && c->send == c->recv) return NULL;
+    if (shape->send.who != COLL__WHO_NONE && c->send == c->recv) return NULL;
     *length = coll__extent(t, reduces ? &shape->recv : &shape->send, c->send_counts)
             + coll__extent(t, &shape->recv, c->recv_counts);
     if (*length >> COLL__STORES_LEAST_BITS == 0 || (coll__is_apart(t->m) && coll__pulls(t->form))) return NULL;
@@ -23565,8 +23565,8 @@ static inline coll_status coll__check_all(coll__member *m, uint64_t op_number, c
 }
 
 /* The operation that all ranks must have published before this rank publishes its next one.  A rank that publishes operation n
- * has completed those up to n - abreast.  There are 2 * abreast slots, so the next slot is free then.  The same holds for bounce
- * buffers with COLL__BOUNCES_OVERLAP. */
+ * has completed those up to n - overlapping.  There are 2 * overlapping slots, so the next slot is free then.  The same holds for
+ * bounce buffers with COLL__BOUNCES_OVERLAP. */
 static inline uint64_t coll__shm_op_before(const coll__member *m, bool has_bounce)
 {
     const uint64_t op_number = m->op_number + 1, overlap = has_bounce ? COLL__BOUNCES_OVERLAP : m->overlap;
@@ -24209,7 +24209,7 @@ static void coll__thread_free(coll__thread *me)
     coll__member_end(&me->all);
     coll__give(me->recvs);
     coll__give(me->sends);
-    coll__give(me->is_gone);
+    coll__give(me->has_left);
     coll__give(me->sources);
     coll__give(me->results);
     coll__give(me->scratch);
@@ -24246,14 +24246,14 @@ static bool coll__thread_tables(coll__thread *me, const coll_allocator *memory)
     const coll__domain *domain = me->domain;
     const size_t size = (size_t)domain->size;
 
-    me->is_gone = (unsigned char *)coll__allocate(memory, size);
+    me->has_left = (unsigned char *)coll__allocate(memory, size);
     me->sources = (coll__source *)coll__allocate(memory, size * sizeof *me->sources);
     me->results = (void **)coll__allocate(memory, (size + 1) * sizeof *me->results);
     me->scratch_length = coll__most(coll__combine_scratch(&usual, domain->size),
                                     coll__combine_scratch(&usual, 2) + 2 * COLL__BLOCK);
     me->scratch_length = coll__round_up(me->scratch_length + COLL__GRID_BYTES, COLL__LINE);
     me->scratch = coll__take_lines(memory, me->scratch_length);       /* first touched by its own thread      */
-    if (!me->is_gone || !me->sources || !me->results || !me->scratch) return false;
+    if (!me->has_left || !me->sources || !me->results || !me->scratch) return false;
     for (int i = 0; i < me->domain->size; i++) me->sources[i] = (coll__source){ NULL, COLL__AS_USER, i };
     return domain->is_apart ? coll__shm_access_open(me, memory) : coll__sends_open(me);
 }
@@ -24373,7 +24373,7 @@ static const coll__transport_row coll__threads_row = {
 /* ---- transports/coll_alone.h ---- */
 /* coll_alone.h - the only rank there is, in a program that was compiled without threads.
  *
- * A rank that has nobody to talk to sends nothing: the engine copies, and keeps the messages of a rank to itself.  With threads
+ * A rank without peers sends nothing: the engine copies, and keeps the messages of a rank to itself.  With threads
  * this is a world of one of these. */
 #ifndef COLL_ALONE_H
 #define COLL_ALONE_H
@@ -25259,7 +25259,7 @@ static coll_status coll__settle_left_out(const coll_config *of)
     if (c->share_memory > 0 && !COLL__HAS_SHM)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "share_memory is on, but this program was compiled with COLL_NO_SHM");
     if (c->shm_collectives > 0 && !COLL__HAS_DOMAIN)
-        return coll__start_failed(COLL_ERR_UNSUPPORTED, "hub is on, but this program was compiled with %s",
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "shm_collectives is on, but this program was compiled with %s",
                                   COLL__HYBRID_WITHOUT);
     if (c->lanes > 1 && !COLL__IS_WHOLE)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "lanes is %d, but this program was compiled with " COLL__PROFILE,
@@ -29275,7 +29275,7 @@ static coll_status coll__io_open(coll__io *io, const coll_allocator *memory, con
     if (io->is_uring) return COLL_OK;
     const char *const hint = coll__uring_hint(io->refusal);
     if (!strcmp(mode, "uring"))
-        return coll__start_failed(COLL_ERR_UNSUPPORTED, "io_uring was asked for but cannot be had: %s", hint);
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "io_uring was requested but is not available: %s", hint);
     coll__say(log, COLL_LOG_INFO, "no io_uring: %s; using poll", hint);
     return COLL_OK;
 }
@@ -30125,7 +30125,7 @@ static inline uint64_t coll__tag(coll__event event, int index) { return (uint64_
 static inline coll__stream *coll__stream_to(const coll__tcp *tcp, int peer, int channel)
 {
     COLL__ASSERT(peer >= 0 && peer < tcp->size && channel >= 0 && channel < COLL_CHANNEL_COUNT,
-                 "rank %d asks for channel %d to rank %d of %d", tcp->rank, channel, peer, tcp->size);
+                 "rank %d requests channel %d to rank %d of %d", tcp->rank, channel, peer, tcp->size);
     return &tcp->streams[peer * COLL_CHANNEL_COUNT + channel];
 }
 
@@ -31031,7 +31031,7 @@ static void coll__shortage_serve(coll__tcp *tcp)
 
     if (!tcp->is_bootstrapping && tcp->short_of && is_short
         && (!tcp->short_told_at || now > tcp->short_told_at + COLL__SHORT_TELL_MS * (int64_t)COLL__MS)) {
-        coll__say(&tcp->log, COLL_LOG_WARN, "rank %d cannot let anybody in who connects to it: %s", tcp->rank,
+        coll__say(&tcp->log, COLL_LOG_WARN, "rank %d cannot accept connections: %s", tcp->rank,
                   coll__shortage_text(tcp->short_of, why, sizeof why));
         tcp->short_told_at = now;
     }
@@ -33763,9 +33763,9 @@ static bool coll__shm_handshake_take_slot(const coll__shm_handshake *handshake, 
     const coll__exported *exported = handshake->exported;
     coll__rank_slot *rank_slot = &coll__domain_rank_slots(domain)[handshake->place];
     const uint64_t staging = COLL__SEGMENT_LENGTH - COLL__STAGINGS;
-    uint32_t nobody = 0;
+    uint32_t none = 0;
 
-    if (!__atomic_compare_exchange_n(&rank_slot->pid, &nobody, (uint32_t)getpid(), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+    if (!__atomic_compare_exchange_n(&rank_slot->pid, &none, (uint32_t)getpid(), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         return false;
 #if defined(__SANITIZE_THREAD__)                  /* it does not see that two mappings of a domain are one memory */
     process = tcp->rank;
@@ -34567,7 +34567,7 @@ typedef struct coll__parcel {
     unsigned char *kept;                          /* the bytes; NULL: at xfer, or placed already              */
     size_t         length, pieces, pieces_done;   /* pieces 0: it arrives as a whole                          */
     double         begin, end, delay;             /* first byte, last byte; added by a fault                  */
-    double         last;                          /* earliest arrival of its last byte; 0: its sender is not slower */
+    double         last;                          /* when its last byte arrives at the earliest; 0: its sender is not slower */
     bool           is_placed;                     /* the bytes are already in the receiver's buffer           */
     bool           is_arrived, is_lost;
     bool           is_cancelled;                  /* its pending event frees it                               */
@@ -34655,7 +34655,7 @@ typedef struct coll__sim {
     bool            has_parted;                   /* a rank has freed its last communicator: which, and its calls */
     int             parted;
     unsigned char   made[COLL_HEAD_LENGTH];
-    uint64_t        patience, idle;
+    uint64_t        turns, idle;
     bool            is_asking;                    /* no event is left: waiting ranks check for freed communicators */
     coll__sim_event *events;                      /* a heap                                                   */
     size_t          event_count, event_room;
@@ -35666,7 +35666,7 @@ static bool coll__sim_rebirth(coll__sim *w, coll__sim_migration **who, int lengt
     *w->hint = '\0';
     w->left_count = w->unseen = 0;
     w->has_parted = false;
-    w->patience = w->idle = 0;
+    w->turns = w->idle = 0;
     w->now = coll__later(w->now, when);
     coll__sim_strikes_due(w);
     return true;
@@ -36086,10 +36086,10 @@ static coll_status coll__sim_progress_poll(coll__sim_rank *r, int wait_ms)
     const uint64_t limit = UINT64_C(1000000) + 1000 * (uint64_t)w->size;
     const bool begins = wait_ms <= 0 && r->polls < COLL__SIM_FREE_POLLS;
     if (begins) r->polls++;
-    const bool held = begins || (wait_ms <= 0 && w->unseen > 0 && ++w->patience < 64 + 4 * (uint64_t)w->size);
+    const bool held = begins || (wait_ms <= 0 && w->unseen > 0 && ++w->turns < 64 + 4 * (uint64_t)w->size);
 
     if (!r->has_news && wait_ms <= 0 && w->event_count > 0 && (!held || !(w->events[0].time > w->now))) {
-        if (w->events[0].time > w->now) w->patience = 0;
+        if (w->events[0].time > w->now) w->turns = 0;
         (void)coll__sim_step(w);
     } else if (!r->has_news && wait_ms <= 0 && (r->recvs || r->sends) && ++w->idle > limit) {
         coll__sim_stuck(w);
@@ -36123,7 +36123,7 @@ static const coll_failure *coll__sim_fail(void *context, const coll_failure *cau
 
     if (coll__sim_end_of(r)->status == COLL_OK && r->state >= COLL__SIM_KILLED) {
         w->death = (coll_failure){ COLL_ERR_ABORTED, r->rank, "" };
-        coll__print(w->death.text, sizeof w->death.text, "rank %d was %s, as the simulation was asked", r->rank,
+        coll__print(w->death.text, sizeof w->death.text, "rank %d was %s, as the simulation prescribes", r->rank,
                     r->state == COLL__SIM_KILLED ? "killed" : "stopped");
         return &w->death;
     }
@@ -36512,7 +36512,7 @@ typedef struct coll__mpi {
     int         mode;                             /* a coll__mpi_mode: COLL_MPI                               */
     int        *homes;                            /* the first rank of each rank's host; behind them, their sites */
     coll__mpi_stream *streams;
-    unsigned char *is_gone;                       /* ranks that have left                                     */
+    unsigned char *has_left;                      /* ranks that have left                                     */
     int         gone_count;
     MPI_Request *requests;
     coll__mpi_flight *flights;
@@ -36527,7 +36527,7 @@ typedef struct coll__mpi {
     int64_t     gone_at;                          /* when a rank last left                                    */
     coll_failure suspicion, failure;
     coll__mpi_group all, *groups, *orphans;       /* orphans: left, with incomplete MPI operations            */
-    coll__mpi_group *pledged;                     /* this rank waits in its collective, which has not begun: coll_mpi_forms.h */
+    coll__mpi_group *committed;                   /* this rank waits in its collective, which has not begun: coll_mpi_forms.h */
     int         quiet;                            /* tests since something moved                              */
     int         is_woken;                         /* atomic                                                   */
     uint64_t    bytes_sent, bytes_received;
@@ -36765,7 +36765,7 @@ static void coll__mpi_eager(coll__mpi *mpi, const coll__mpi_flight *flight, cons
 static bool coll__mpi_is_over(const coll__mpi *mpi, int peer, int channel)
 {
     const coll__mpi_stream *s = coll__mpi_stream_of(mpi, peer, channel);
-    return mpi->is_gone[peer] && s->received >= s->said;
+    return mpi->has_left[peer] && s->received >= s->said;
 }
 
 /* Receives the eager messages of ranks that have left, even without a receive here: MPI would report them as errors.  Returns the
@@ -36776,7 +36776,7 @@ static int coll__mpi_drain(coll__mpi *mpi)
 
     for (int i = 0; i < mpi->size * COLL_CHANNEL_COUNT; i++) {
         const int peer = i / COLL_CHANNEL_COUNT, channel = i % COLL_CHANNEL_COUNT;
-        if (!mpi->is_gone[peer] || coll__mpi_is_over(mpi, peer, channel)) continue;
+        if (!mpi->has_left[peer] || coll__mpi_is_over(mpi, peer, channel)) continue;
         coll__mpi_expect(mpi, peer, channel);
         left++;
     }
@@ -36843,7 +36843,7 @@ static void coll__mpi_tell(coll__mpi *mpi, coll__mpi_word word, const coll_failu
     if (!parcel) return;
     parcel->note.failure = *cause;
     for (int i = 0; i < mpi->size; i++)
-        if (i != mpi->rank && (rank < 0 || i == rank) && !mpi->is_gone[i]) coll__mpi_note_send(mpi, parcel, i);
+        if (i != mpi->rank && (rank < 0 || i == rank) && !mpi->has_left[i]) coll__mpi_note_send(mpi, parcel, i);
     coll__mpi_parcel_done(parcel);
 }
 
@@ -36859,7 +36859,7 @@ static void coll__mpi_hear(coll__mpi *mpi)
 static void coll__mpi_say_bye(coll__mpi *mpi)
 {
     for (int i = 0; i < mpi->size; i++) {
-        coll__mpi_parcel *parcel = i == mpi->rank || mpi->is_gone[i] ? NULL : coll__mpi_note_new(mpi, COLL__MPI_BYE);
+        coll__mpi_parcel *parcel = i == mpi->rank || mpi->has_left[i] ? NULL : coll__mpi_note_new(mpi, COLL__MPI_BYE);
         if (!parcel) continue;
         for (int channel = 0; channel < COLL_CHANNEL_COUNT; channel++)
             parcel->note.counts[channel] = coll__mpi_stream_of(mpi, i, channel)->sent;
@@ -36875,14 +36875,14 @@ static void coll__mpi_say_bye(coll__mpi *mpi)
  *
  * The blocking form costs less.  All ranks must use the same form, because MPI does not match the two.  But a rank may wait in a
  * call that another has only started.  If all members of a group share a host, each publishes its state in shared memory when it
- * begins a collective: FREE if it has only started it, PLEDGED if it waits for it; and whether it is in place.
+ * begins a collective: FREE if it has only started it, COMMITTED if it waits for it; and whether it is in place.
  *
- *     one is FREE                       the non-blocking form: a FREE rank uses it at once, PLEDGED ranks follow
- *     all are PLEDGED, to one call      the blocking form: no rank waits in it for anything but this collective
+ *     one is FREE                       the non-blocking form: a FREE rank uses it at once, COMMITTED ranks follow
+ *     all are COMMITTED, to one call      the blocking form: no rank waits in it for anything but this collective
  *
- * While a PLEDGED rank waits for the states of others, it progresses its earlier operations.  So a late, departed or failed rank
- * has the same effect as in any call.  States are used only for collectives in which every rank waits for every rank.  A rank is
- * PLEDGED to one collective at a time: if it entered one of two, others could wait in the second.
+ * While a COMMITTED rank waits for the states of others, it progresses its earlier operations.  So a late, departed or failed
+ * rank has the same effect as in any call.  States are used only for collectives in which every rank waits for every rank.  A
+ * rank is COMMITTED to one collective at a time: if it entered one of two, others could wait in the second.
  *
  * CONSISTENCY.  A member writes only its own word.  Words only advance, so all or none see a FREE, or another call.  A rank that
  * has begun its next collective has overwritten its word.  It also publishes the last collective that it ran in the blocking
@@ -37012,7 +37012,7 @@ static bool coll__mpi_finds(const coll_call *c)
     return !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE) && c->count * coll_type_size(c->type) >= COLL__MPI_LONG;
 }
 
-/* Publishes that this rank begins the group's next collective: PLEDGED or FREE. */
+/* Publishes that this rank begins the group's next collective: COMMITTED or FREE. */
 static void coll__mpi_form_begin(coll__mpi_group *g, const coll_task *task, bool in_place)
 {
     coll__mpi *mpi = g->mpi;
@@ -37020,15 +37020,15 @@ static void coll__mpi_form_begin(coll__mpi_group *g, const coll_task *task, bool
     g->in_place = false;
     g->form = mpi->mode == COLL__MPI_BLOCKING ? COLL__MPI_IS_BLOCKING : COLL__MPI_IS_NOT;
     if (!g->intents || !coll__mpi_finds(task->call)) return;
-    const bool is_pledged = task->is_blocking && !mpi->pledged;
+    const bool is_committed = task->is_blocking && !mpi->committed;
     const uint64_t print = coll__history_with(coll__get64(task->head), task->head) >> (64 - COLL__MPI_PRINT_BITS);
     const uint64_t word = g->turn << COLL__MPI_TURN_SHIFT | print << 3
-                        | (in_place ? COLL__MPI_IN_PLACE : 0) | (is_pledged ? COLL__MPI_INTENDS : COLL__MPI_FREE);
+                        | (in_place ? COLL__MPI_IN_PLACE : 0) | (is_committed ? COLL__MPI_INTENDS : COLL__MPI_FREE);
     coll__mpi_write(&g->intents[g->me].word, word);
-    if (!is_pledged) return;
+    if (!is_committed) return;
     g->form = COLL__MPI_IS_OPEN;
     g->task = task;
-    mpi->pledged = g;
+    mpi->committed = g;
 }
 
 /* Returns the form, as far as it is known. */
@@ -37199,7 +37199,7 @@ static void coll__mpi_group_say_gone(coll__mpi_group *g)
     parcel->note.group = g->id;
     parcel->note.counts[0] = g->turn;
     for (int i = 0; i < g->count; i++)
-        if (i != g->me && !mpi->is_gone[g->ranks[i]] && !g->left[i]) coll__mpi_note_send(mpi, parcel, g->ranks[i]);
+        if (i != g->me && !mpi->has_left[g->ranks[i]] && !g->left[i]) coll__mpi_note_send(mpi, parcel, g->ranks[i]);
     coll__mpi_parcel_done(parcel);
 }
 
@@ -37241,7 +37241,7 @@ static void coll__mpi_ungroup(void *context, void *handle)
  *     8  not alltoallw (Open MPI's MPI_Ialltoallw crashes) nor neighbor kinds; nor v forms if MPI's counts are int (before
  *        MPI 4), because not all ranks know whether they fit
  *
- * Only what all ranks know of a call decides, so that all decide alike.  They do not know whether it is in place, or whether a
+ * Only what all ranks know of a call decides, so that all decide the same.  They do not know whether it is in place, or whether a
  * rank waits: coll_mpi_forms.h. */
 #ifndef COLL_MPI_SELECTION_H
 #define COLL_MPI_SELECTION_H
@@ -37651,7 +37651,7 @@ static coll_status coll__mpi_offload(void *context, coll_task *task, coll_failur
     if (task->state[0] == COLL__MPI_ASKS) {
         if (coll__mpi_form_of(g) == COLL__MPI_IS_OPEN) return coll__mpi_check_members(g, failure);
         task->state[0] = COLL__MPI_BEGUN;
-        if (mpi->pledged == g) mpi->pledged = NULL;
+        if (mpi->committed == g) mpi->committed = NULL;
         g->error = coll__mpi_begin(g, task->call);
         if (g->error != MPI_SUCCESS) return coll__mpi_failed(failure, mpi, coll_kind_name(task->call->kind), g->error);
     }
@@ -37700,7 +37700,7 @@ static void coll__mpi_report_stall(void *context, const unsigned char *head)
         coll__mpi_compare(mpi, 0, head);
         return;
     }
-    coll__mpi_parcel *parcel = mpi->is_gone[0] || !coll__mpi_may_call(mpi) ? NULL : coll__mpi_note_new(mpi, COLL__MPI_WAITING);
+    coll__mpi_parcel *parcel = mpi->has_left[0] || !coll__mpi_may_call(mpi) ? NULL : coll__mpi_note_new(mpi, COLL__MPI_WAITING);
     if (!parcel) return;
     memcpy(parcel->note.head, head, COLL_HEAD_LENGTH);
     coll__mpi_note_send(mpi, parcel, 0);
@@ -37709,10 +37709,10 @@ static void coll__mpi_report_stall(void *context, const unsigned char *head)
 
 static void coll__mpi_bye_heard(coll__mpi *mpi, const coll__mpi_note *note, int from)
 {
-    if (mpi->is_gone[from]) return;
+    if (mpi->has_left[from]) return;
     for (int channel = 0; channel < COLL_CHANNEL_COUNT; channel++)
         coll__mpi_stream_of(mpi, from, channel)->said = note->counts[channel];
-    mpi->is_gone[from] = 1;
+    mpi->has_left[from] = 1;
     mpi->gone_count++;
     mpi->gone_at = coll__now();
     coll__mpi_member_left(&mpi->all, from, note->group);
@@ -37799,7 +37799,7 @@ static void coll__mpi_check_vain(coll__mpi *mpi)
 {
     for (int i = 0; i < mpi->count; i++) {
         const coll__mpi_flight *f = &mpi->flights[i];
-        if (f->kind == COLL__MPI_SENDS_PART && f->x && !f->x->any_head && mpi->is_gone[f->x->peer])
+        if (f->kind == COLL__MPI_SENDS_PART && f->x && !f->x->any_head && mpi->has_left[f->x->peer])
             coll__set_failure(&mpi->suspicion, COLL_ERR_PEER, f->x->peer,
                               "rank %d has left the communicator without what rank %d "
                               "sends it", f->x->peer, mpi->rank);
@@ -37843,7 +37843,7 @@ static void coll__mpi_ask(coll__mpi *mpi, const coll_failure *cause)
     const int64_t deadline = coll__deadline(COLL__MPI_DECISION_MS);
 
     coll__mpi_tell(mpi, COLL__MPI_REPORT, cause, 0);
-    while (mpi->failure.status == COLL_OK && !mpi->is_gone[0] && coll__now() < deadline)
+    while (mpi->failure.status == COLL_OK && !mpi->has_left[0] && coll__now() < deadline)
         if (coll__mpi_look(mpi) == 0) sched_yield();
 }
 
@@ -37852,7 +37852,7 @@ static void coll__mpi_go_along(coll__mpi_group *g)
 {
     const coll_task *task = g->task;
 
-    g->mpi->pledged = NULL;
+    g->mpi->committed = NULL;
     if (coll__mpi_take_back(g)) (void)coll__mpi_begin(g, task->call);
 }
 
@@ -37869,8 +37869,8 @@ static const coll_failure *coll__mpi_fail(void *context, const coll_failure *cau
         return &mpi->failure;
     }
     mpi->is_settled = true;
-    if (mpi->pledged) coll__mpi_go_along(mpi->pledged);
-    if (mpi->failure.status == COLL_OK && mpi->rank != 0 && !mpi->is_gone[0]) coll__mpi_ask(mpi, &own);
+    if (mpi->committed) coll__mpi_go_along(mpi->committed);
+    if (mpi->failure.status == COLL_OK && mpi->rank != 0 && !mpi->has_left[0]) coll__mpi_ask(mpi, &own);
     coll__mpi_decide(mpi, &own, false);
     if (!mpi->is_known) coll__mpi_tell(mpi, COLL__MPI_DECISION, &mpi->failure, -1);
     mpi->is_known = true;
@@ -37898,7 +37898,7 @@ static bool coll__mpi_look_around(coll__mpi *mpi)
     (void)coll__mpi_look(mpi);
     (void)coll__mpi_is_done(&mpi->all);
     for (coll__mpi_group *g = mpi->groups; g; g = g->next) (void)coll__mpi_is_done(g);
-    if (mpi->pledged && coll__mpi_form_of(mpi->pledged) != COLL__MPI_IS_OPEN) mpi->quiet = 0;
+    if (mpi->committed && coll__mpi_form_of(mpi->committed) != COLL__MPI_IS_OPEN) mpi->quiet = 0;
     if (mpi->gone_count > 0) coll__mpi_check_left(mpi);
     if (mpi->gone_count > 0 && coll__now() - mpi->gone_at > (int64_t)COLL__MPI_VAIN_MS * COLL__MS) coll__mpi_check_vain(mpi);
     return mpi->quiet == 0;
@@ -38007,7 +38007,7 @@ static void coll__mpi_free(coll__mpi *mpi)
     coll__give(mpi->all.left);
     coll__give(mpi->homes);
     coll__give(mpi->streams);
-    coll__give(mpi->is_gone);
+    coll__give(mpi->has_left);
     coll__give(mpi->requests);
     coll__give(mpi->flights);
     coll__give(mpi->statuses);
@@ -38152,7 +38152,7 @@ static bool coll__mpi_has_memory(coll__mpi *mpi)
     const size_t n = (size_t)mpi->size, streams = n * COLL_CHANNEL_COUNT;
 
     mpi->homes = (int *)coll__allocate(coll__like(mpi), 2 * n * sizeof *mpi->homes);
-    mpi->is_gone = (unsigned char *)coll__allocate(coll__like(mpi), n);
+    mpi->has_left = (unsigned char *)coll__allocate(coll__like(mpi), n);
     mpi->reports = mpi->rank == 0 ? (unsigned char *)coll__allocate(coll__like(mpi), n * COLL_HEAD_LENGTH) : NULL;
     mpi->slots = (unsigned char *)coll__take(coll__like(mpi), (size_t)COLL__MPI_SLOTS * COLL__MPI_EAGER);
     mpi->all.left = (uint64_t *)coll__allocate(coll__like(mpi), n * sizeof *mpi->all.left);
@@ -38160,7 +38160,7 @@ static bool coll__mpi_has_memory(coll__mpi *mpi)
     for (size_t i = 0; mpi->streams && i < streams; i++) mpi->streams[i].end = &mpi->streams[i].first;
     for (int i = 0; i < COLL__MPI_SLOTS; i++) mpi->free_slots[i] = i;
     mpi->free_count = COLL__MPI_SLOTS;
-    return mpi->homes && mpi->is_gone && (mpi->reports || mpi->rank) && mpi->slots && mpi->all.left && mpi->streams
+    return mpi->homes && mpi->has_left && (mpi->reports || mpi->rank) && mpi->slots && mpi->all.left && mpi->streams
         && coll__mpi_grow(mpi, 64 + 2 * mpi->size);
 }
 
@@ -39334,7 +39334,7 @@ static void coll__nccl_recv(coll__nccl *me, void *to, size_t length, int peer)
  *
  * With COLL_DETERMINISTIC, floats and complex numbers use kernels instead of NCCL.  Scans use kernels, if there are any.  The
  * host carries out what changes single numbers (mx, COLL_REPRODUCIBLE, COLL_STOCHASTIC, COLL_SATURATE, accumulate), a residual, a
- * named algorithm and COLL_USER.  All ranks decide alike: by what must be equal on all. */
+ * named algorithm and COLL_USER.  The decision is the same on all ranks: it depends only on what must be equal. */
 #ifndef COLL_NCCL_WAYS_H
 #define COLL_NCCL_WAYS_H
 
@@ -39528,7 +39528,7 @@ static void coll__nccl_aside(coll__nccl *me, coll__side *send, size_t unit)
     send->at = (const unsigned char *)((uintptr_t)send->at + moved);
 }
 
-/* The sends and receives of a call, inside a group.  A block for oneself is copied, unless there may be several. */
+/* The sends and receives of a call, inside a group.  A block for the rank itself is copied, unless there may be several. */
 static void coll__nccl_post(coll__nccl *me, const coll_call *call, const coll__side *send, const coll__side *recv)
 {
     const coll_comm *comm = me->owner;
@@ -40025,7 +40025,7 @@ static coll_status coll__nccl_check_buffers(coll_comm *comm, const coll_call *ca
     return status;
 }
 
-/* NCCL matches messages by their order only, and one to oneself within a group only. */
+/* NCCL matches messages by their order only, and one from a rank to itself within a group only. */
 static coll_status coll__nccl_check_message(coll_comm *comm, const coll_request *r)
 {
     const coll_call *c = &r->call;
@@ -40036,8 +40036,8 @@ static coll_status coll__nccl_check_message(coll_comm *comm, const coll_request 
         return coll__explain_error(comm, c, COLL_ERR_UNSUPPORTED, "between GPUs a receive has to name its source and tag");
     const bool is_lone = (sends && c->peer == comm->rank) != (receives && source == comm->rank);
     if (is_lone && r->is_blocking)
-        return coll__explain_error(comm, c, COLL_ERR_UNSUPPORTED, "between GPUs a message to oneself takes coll_sendrecv, or "
-                                   "coll_isend and coll_irecv");
+        return coll__explain_error(comm, c, COLL_ERR_UNSUPPORTED, "between GPUs a message to the rank itself takes "
+                                   "coll_sendrecv, or coll_isend and coll_irecv");
     return COLL_OK;
 }
 
@@ -40495,9 +40495,9 @@ static bool coll__nccl_is_idle(const coll__nccl *me)
 static void coll__nccl_finalize(coll__nccl *me)
 {
     const coll__nccl_result is = me->gpu->nccl.CommFinalize(me->comm);
-    const bool is_asked = is == COLL__NCCL_SUCCESS || is == COLL__NCCL_IN_PROGRESS;
+    const bool is_requested = is == COLL__NCCL_SUCCESS || is == COLL__NCCL_IN_PROGRESS;
 
-    if (is_asked && coll__gpu_wait(me->gpu, me->comm, NULL, COLL__DELIVER_MS)) (void)me->gpu->nccl.CommDestroy(me->comm);
+    if (is_requested && coll__gpu_wait(me->gpu, me->comm, NULL, COLL__DELIVER_MS)) (void)me->gpu->nccl.CommDestroy(me->comm);
     else (void)me->gpu->nccl.CommAbort(me->comm);
     me->comm = NULL;
 }

@@ -34,14 +34,14 @@ if [ "$1" = planted ]; then
     plant name core/engine/coll_allreduce_list.h 'static const char *coll__planted_carrier(void) { return "nccl"; }'
     plant name core/engine/coll_order.h '#if defined(COLL_WITH_NCCL)
 #endif'
-    plant alone core/base/coll_hmac.h 'static coll__nobody_knows coll__planted_type;'
+    plant alone core/base/coll_hmac.h 'static coll__none_knows coll__planted_type;'
     plant long core/engine/coll_allreduce_list.h "$(yes '/* a line */' | head -n 700)"
 fi
 find coll.h coll_impl.h core transports carriers -name '*.h' | sort > "$work/files"
 ctags -x --c-kinds=+defgtux-p --_xformat='%N %F' -L "$work/files" 2> /dev/null | grep -iE '^coll_' | sort -u > "$work/names"
 
 awk -v names="$work/names" -v files="$work/files" '
-    function wing(file,    parts, n) {
+    function layer(file,    parts, n) {
         n = split(file, parts, "/")
         if (file == "coll.h" || file == "core/base/coll_features.h") return "public"       # which includes it
         if (parts[1] == "core") return parts[2]
@@ -92,7 +92,7 @@ awk -v names="$work/names" -v files="$work/files" '
     }
     FNR == 1 {
         if (file != "" && last > 700 && file != "coll.h") say("long", file, last > 1000 ? "1000" : "700")
-        file = FILENAME; mine = wing(file); inside = 0
+        file = FILENAME; mine = layer(file); inside = 0
     }
     {
         last = FNR
@@ -103,7 +103,7 @@ awk -v names="$work/names" -v files="$work/files" '
             folder = file; sub(/[^\/]*$/, "", folder)
             target = folder target
             while (sub(/[^\/.]+\/\.\.\//, "", target)) continue
-            if (!may(mine, wing(target))) say("include", file, target)
+            if (!may(mine, layer(target))) say("include", file, target)
             next
         }
         if (file ~ /^core\// && match(code, "GPU|CUDA|COLL_WITH_[A-Z]*")) say("name", file, substr(code, RSTART, RLENGTH))
@@ -120,8 +120,9 @@ awk -v names="$work/names" -v files="$work/files" '
             for (i = 1; i <= count[word]; i++) {
                 other = at[word, i]
                 if (other == file) { good = 1; break }
-                if (!may(mine, wing(other))) { if (worst == "") worst = "use" }
-                else if (wing(other) == mine && (file in order) && (other in order) && order[other] > order[file]) worst = "above"
+                if (!may(mine, layer(other))) { if (worst == "") worst = "use" }
+                else if (layer(other) == mine && (file in order) && (other in order) && order[other] > order[file])
+                    worst = "above"
                 else { good = 1; break }
             }
             if (!good) say(worst, file, word)

@@ -273,19 +273,19 @@ waits errors             program asan test_errors
 waits faults             program asan test_faults
 waits failure-tsan       program tsan test_failure tcp-poll,threads alive,orphans,abort,dump,threads
 waits errors-tsan        program tsan test_errors
-waits security-tsan      program tsan test_security meetings,crowds,changes
+waits security-tsan      program tsan test_security handshakes,crowds,changes
 waits middle             program asan test_middle
 waits crowded            program asan test_crowded
 waits liveness           program release test_liveness
-waits strangers          program asan test_strangers
-waits strangers-tsan     program tsan test_strangers endless,meeting
+waits intruders          program asan test_intruders
+waits intruders-tsan     program tsan test_intruders endless,handshake
 waits budget             program asan test_budget
 waits lanes              program asan test_lanes
 waits lanes-tsan         program tsan test_lanes settings,calls,leaving,cuts
 suite fuzz               sh tests/transports/fuzz.sh
 suite streams            program asan test_streams
 suite hybrid             program asan test_hybrid
-suite hub                program asan test_shm_domain
+suite domain             program asan test_shm_domain
 waits stopped            program asan test_stopped
 waits segments           program asan test_segments
 suite hybrid-tsan        program tsan test_hybrid sleep,deaths,leaks

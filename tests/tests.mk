@@ -25,7 +25,7 @@ $(BUILD)/run_link: $(BUILD)/coll.o
 # The tests in SEALED link an implementation with TLS, so that they run in every mode of security.
 TEST_FOLDERS := $(addprefix tests/,unit collectives failure transports build bindings programs)
 TESTS   := $(wildcard $(TEST_FOLDERS:%=%/test_*.c))
-SEALED  := $(foreach name,matrix soak security middle crowded strangers shrink quiet greetings,$(wildcard tests/*/test_$(name).c))
+SEALED  := $(foreach name,matrix soak security middle crowded intruders shrink quiet greetings,$(wildcard tests/*/test_$(name).c))
 INSIDE  := $(shell grep -l '^\#include "\.\./support/inside\.h"' $(TESTS) /dev/null)
 WHOLE   := $(filter-out $(INSIDE),$(shell grep -lE '^\#define COLL_IMPLEMENTATION|^\#include "world\.h"' $(TESTS) /dev/null))
 OUTSIDE := $(filter-out $(WHOLE) $(SEALED) tests/transports/test_nccl%,$(TESTS))

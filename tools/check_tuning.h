@@ -19,7 +19,7 @@
 enum { RUNS_MOST = 8,               /* runs of ranks with equal links, and sites after the first, in a tuning file */
        TUNING_ROOM = 4096 };
 
-static const double rates_alike = 1.25, gap_least = 3, far_least = 20e-6, faster_unit = 1.0 / 16, faster_most = 65536;
+static const double rates_same = 1.25, gap_least = 3, far_least = 20e-6, faster_unit = 1.0 / 16, faster_most = 65536;
 
 /* Measurements between hosts, which are numbered by their first ranks.  From a to b: [a * hosts + b]. */
 typedef struct links {
@@ -118,14 +118,14 @@ static double rate_between(const links *l, int a, int b)
 /* Set rates that hardly differ to the slowest of them. */
 static void join_rates(double *rates, int count)
 {
-    for (double bound = 0, least;; bound = least * rates_alike) {
+    for (double bound = 0, least;; bound = least * rates_same) {
         least = 0;
         for (int i = 0; i < count; i++) {
             if (rates[i] >= bound && (least <= 0 || rates[i] < least)) least = rates[i];
         }
         if (least <= 0) return;
         for (int i = 0; i < count; i++) {
-            if (rates[i] >= least && rates[i] < least * rates_alike) rates[i] = least;
+            if (rates[i] >= least && rates[i] < least * rates_same) rates[i] = least;
         }
     }
 }

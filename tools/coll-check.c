@@ -504,7 +504,7 @@ static void print_crowds(const check *c)
     }
 }
 
-static void print_verdict(const check *c)
+static void print_summary(const check *c)
 {
     double factor = 0;
     int different = 0;
@@ -705,7 +705,7 @@ int main(int argc, char **argv)
         if (c.size == 1) printf("rank 0 on %s is alone: there is nothing to measure\n", c.cards[0].host);
         else if (c.size <= PAIRS_MOST) print_pairs(&c);
         else print_ranks(&c);
-        if (c.size > 1) print_verdict(&c);
+        if (c.size > 1) print_summary(&c);
         fflush(stdout);
     }
     if (tuning_path && c.size == 1) {

@@ -93,7 +93,7 @@ enum {
 /* ---- >>events: other launchers ---- */
 
 /* Handle a frame from the main launcher.  false: invalid. */
-static bool take_from_hub(struct job *job, const struct frame *frame)
+static bool take_from_leader(struct job *job, const struct frame *frame)
 {
     const bool is_agent = job->options.role == ROLE_AGENT;
 
@@ -112,8 +112,8 @@ static bool take_from_hub(struct job *job, const struct frame *frame)
         return true;
     case FRAME_INPUT:
         return is_agent && take_input(job, frame);
-    case FRAME_VERDICT:
-        take_verdict(job, frame);
+    case FRAME_RESULT:
+        take_result(job, frame);
         return true;
     case FRAME_CHALLENGE:
         return !is_agent && take_challenge(job, frame);
@@ -129,7 +129,7 @@ static bool take_from_hub(struct job *job, const struct frame *frame)
 }
 
 /* The main launcher has ended: end this one. */
-static void lose_hub(struct job *job)
+static void lose_leader(struct job *job)
 {
     link_close(&job->up);
     if (job->is_known) return;
@@ -142,18 +142,18 @@ static void lose_hub(struct job *job)
     begin_stop(job, 0);
 }
 
-static void hear_hub(struct job *job)
+static void hear_leader(struct job *job)
 {
     struct frame frame;
     int got = 0;
     const bool is_open = link_receive(&job->up);
 
     while (job->up.in >= 0 && (got = link_next(&job->up, &frame)) > 0) {
-        if (!take_from_hub(job, &frame)) got = -1;
+        if (!take_from_leader(job, &frame)) got = -1;
         if (got < 0) break;
     }
     if (got < 0) decide(job, EXIT_FAILURE, false, "what the other launcher says makes no sense");
-    if (got < 0 || !is_open) lose_hub(job);
+    if (got < 0 || !is_open) lose_leader(job);
 }
 
 static void hear_host(struct job *job, struct host *host)
@@ -164,8 +164,8 @@ static void hear_host(struct job *job, struct host *host)
 
     job->heard_ms = now_ms();
     while (host->link.in >= 0 && (got = link_next(&host->link, &frame)) > 0) {
-        const bool is_guest = job->options.role == ROLE_JOIN;
-        if (!(is_guest ? take_from_guest(job, host, &frame) : take_from_host(job, host, &frame))) got = -1;
+        const bool is_joiner = job->options.role == ROLE_JOIN;
+        if (!(is_joiner ? take_from_joiner(job, host, &frame) : take_from_host(job, host, &frame))) got = -1;
         if (got < 0) break;
     }
     if (got < 0) complain(job, host, "what comes from there is not of coll-run");
@@ -240,7 +240,7 @@ static void interrupt(struct job *job, int signal)
     job->hurried = true;
     job->summary = false;
     snprintf(text, sizeof text, "coll-run on %s got %s", job->own_name, signal_name(signal));
-    tell_verdict(job, text);
+    tell_result(job, text);
     signal_ranks(job, signal);
     signal_ranks(job, SIGCONT);
     begin_stop(job, FORWARD_MS);
@@ -304,7 +304,7 @@ static void end_waiting(struct job *job)
     }
 }
 
-static void check_guests(struct job *job, int64_t now)
+static void check_joiners(struct job *job, int64_t now)
 {
     for (int i = 0; i < job->host_count; i++) {
         struct host *host = job->hosts[i];
@@ -338,7 +338,7 @@ static void check_clock(struct job *job)
         /* a launcher that still connects reports its own error */
         if (job->options.role != ROLE_JOIN || job->up.in >= 0 || job->listeners[0] >= 0) end_waiting(job);
     }
-    if (job->options.role == ROLE_JOIN) check_guests(job, now);
+    if (job->options.role == ROLE_JOIN) check_joiners(job, now);
     if (job->stage_at_ms && now >= job->stage_at_ms) next_stage(job);
 }
 
@@ -499,9 +499,9 @@ static void serve_links(struct job *job, size_t streams, size_t hosts)
         if (first[3 * i].revents && host->link.in >= 0) hear_host(job, host);
     }
     if (polled[AT_UP + 1].revents) sink_flush(&job->up.out);
-    if (polled[AT_UP].revents && job->up.in >= 0) hear_hub(job);
+    if (polled[AT_UP].revents && job->up.in >= 0) hear_leader(job);
     for (size_t i = 0; i < LISTENERS; i++) {
-        if (polled[AT_LISTENERS + i].revents) accept_guest(job, job->listeners[i]);
+        if (polled[AT_LISTENERS + i].revents) accept_joiner(job, job->listeners[i]);
     }
 }
 
@@ -688,12 +688,12 @@ static void start_all(struct job *job)
             read_trouble(job);
         }
     }
-    if (asked->role == ROLE_JOIN && job->listeners[0] >= 0 && job->may_go) add_guests(job);
+    if (asked->role == ROLE_JOIN && job->listeners[0] >= 0 && job->may_go) add_joiners(job);
     if (asked->timeout_ms && job->up.in < 0) job->timeout_at_ms = now_ms() + asked->timeout_ms;
 }
 
 /* Have our ranks ended, while another launcher still decides how the job ends? */
-static bool awaits_verdict(const struct job *job)
+static bool awaits_result(const struct job *job)
 {
     return job->options.role == ROLE_JOIN && job->up.in >= 0 && job->may_go && !job->is_known;
 }
@@ -718,7 +718,7 @@ static void end(struct job *job)
     const int64_t ended_ms = now_ms(), until_ms = ended_ms + LEFTOVER_MS;
 
     report_suspect(job);
-    if (job->lost >= 0) judge_survivors(job);
+    if (job->lost >= 0) evaluate_survivors(job);
     if (job->options.role == ROLE_HEAD && job->started > 0) await_agents(job);
     while (has_open_streams(job) && !job->hurried && now_ms() < until_ms) serve(job, until_ms);
     for (int i = 0; i < job->host_count; i++) {
@@ -727,7 +727,7 @@ static void end(struct job *job)
     kill_leftovers(job);
     drain(job, ended_ms);
     report_others(job);
-    if (job->result < 0) tell_verdict(job, "");
+    if (job->result < 0) tell_result(job, "");
     drain(job, ended_ms);
 }
 
@@ -763,7 +763,7 @@ int main(int argc, char **argv)
 
     meet(&job);
     start_all(&job);
-    while (job.alive > 0 || awaits_verdict(&job)) serve(&job, 0);
+    while (job.alive > 0 || awaits_result(&job)) serve(&job, 0);
     end(&job);
 
     if (job.death) die_of(job.death);

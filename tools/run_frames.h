@@ -7,7 +7,7 @@
  *     main -> other   settings, go       what to start; the address of rank 0, once all are known
  *                     signal             for all ranks there
  *                     input              of rank 0; an empty one is its end
- *                     verdict            how the job ends
+ *                     result            how the job ends
  *     other -> main   ready              properties of that host
  *                     output             of a rank: number = 2 * rank + (0: stdout, 1: stderr)
  *                     begun, ended       a rank
@@ -22,7 +22,7 @@
 enum { PROTOCOL = 1, HEADER_LENGTH = 12, FRAME_LIMIT = 8 << 20, GREETING_LIMIT = 1024, NOISE_LIMIT = 64 << 10 };
 
 enum frame_kind {
-    FRAME_SETTINGS = 1, FRAME_GO, FRAME_SIGNAL, FRAME_INPUT, FRAME_VERDICT,
+    FRAME_SETTINGS = 1, FRAME_GO, FRAME_SIGNAL, FRAME_INPUT, FRAME_RESULT,
     FRAME_READY, FRAME_OUTPUT, FRAME_BEGUN, FRAME_ENDED, FRAME_TROUBLE, FRAME_TAKEN,
     FRAME_HELLO, FRAME_CHALLENGE, FRAME_PROOF, FRAME_REFUSED
 };

@@ -350,7 +350,7 @@ static bool take_from_host(struct job *job, struct host *host, const struct fram
         if (at >= 0) note_end(job, at, (int)find_number(frame, "status", 0, 0xffff), find_number(frame, "ms", 0, LONG_MAX));
         return at >= 0;
     case FRAME_TROUBLE: {
-        const long result = find_number(frame, "verdict", 1, 255);
+        const long result = find_number(frame, "result", 1, 255);
         char *text = printable(find_word(frame, "text"), 1000);
         decide(job, result > 0 ? (int)result : EXIT_FAILURE, false, "%s: %s", host->name, text);
         kill_now(job);
@@ -516,9 +516,9 @@ static bool take_input(struct job *job, const struct frame *frame)
     return true;
 }
 
-static void take_verdict(struct job *job, const struct frame *frame)
+static void take_result(struct job *job, const struct frame *frame)
 {
-    const long result = find_number(frame, "verdict", 0, 255);
+    const long result = find_number(frame, "result", 0, 255);
     char *text = printable(find_word(frame, "text"), 1000);
 
     if (job->is_known) {

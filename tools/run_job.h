@@ -17,7 +17,7 @@ enum {
     FIRST_MS    = 300,          /* several hosts: a report of a crash may arrive later       */
     SILENT_MS   = 10000,        /* after all ranks: until other launchers end                */
     REPORT_MS   = 5000,         /* interval of lines about missing launchers                 */
-    GUEST_MS    = 10000         /* limit for the handshake of a launcher                     */
+    JOINER_MS    = 10000        /* limit for the handshake of a launcher                     */
 };
 
 enum { WHO_ROOM = 300, LISTENERS = 4, INPUT_WINDOW = 64 << 10, COMPLAINTS = 20, UNKNOWN_MOST = 16 };
@@ -112,16 +112,16 @@ static struct stream *stream_of(const struct job *job, int at)
 }
 
 /* Send the result to launchers that print it themselves: those of --join. */
-static void tell_verdict(struct job *job, const char *text)
+static void tell_result(struct job *job, const char *text)
 {
     struct bytes body = { 0 };
 
     for (int i = 0; i < job->host_count; i++) {
         struct host *host = job->hosts[i];
         if (job->options.role != ROLE_JOIN || host->link.in < 0 || host->state < HOST_READY) continue;
-        put_word(&body, "verdict=%d", job->result < 0 ? 0 : job->result);
+        put_word(&body, "result=%d", job->result < 0 ? 0 : job->result);
         put_word(&body, "text=%s", text);
-        send_words(&host->link, FRAME_VERDICT, 0, &body);
+        send_words(&host->link, FRAME_RESULT, 0, &body);
     }
     free(body.data);
 }
@@ -309,7 +309,7 @@ static RUN_PRINTF(4, 5) void decide(struct job *job, int result, bool is_report,
     va_end(arguments);
     job->result = result;
     if (!is_report || !job->options.quiet) say(job->err, "%s", text);
-    tell_verdict(job, text);
+    tell_result(job, text);
     free(text);
 }
 
@@ -346,7 +346,7 @@ static void report_lost(struct job *job, int at)
 }
 
 /* All ranks have ended, and some failed: the job succeeds if any rank succeeded. */
-static void judge_survivors(struct job *job)
+static void evaluate_survivors(struct job *job)
 {
     for (int i = 0; i < job->started; i++) if (job->ranks[i].status == 0) return;
     decide(job, exit_status(job->ranks[job->lost].status), true, "no rank has ended well");

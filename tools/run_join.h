@@ -169,7 +169,7 @@ static void drop_oldest(struct job *job)
 }
 
 /* Accept a connection.  The number of connections without a completed handshake is limited. */
-static void accept_guest(struct job *job, int listener)
+static void accept_joiner(struct job *job, int listener)
 {
     const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     char name[128];
@@ -182,7 +182,7 @@ static void accept_guest(struct job *job, int listener)
     job->hosts = must(realloc(job->hosts, (size_t)(job->host_count + 1) * sizeof *job->hosts));
     end_text(fd, true, name, sizeof name);
     watch_connection(fd);
-    *host = (struct host){ .name = must(strdup(name)), .status = -1, .errors = { .fd = -1 }, .until_ms = now_ms() + GUEST_MS };
+    *host = (struct host){ .name = must(strdup(name)), .status = -1, .errors = { .fd = -1 }, .until_ms = now_ms() + JOINER_MS };
     link_open(&host->link, fd, fd, GREETING_LIMIT);
     job->hosts[job->host_count++] = host;
 }
@@ -215,7 +215,7 @@ static bool take_hello(struct job *job, struct host *host, const struct frame *f
     random_hex(nonce, NONCE);
     append(&host->nonce, nonce, sizeof nonce);
     if (asked->key) {
-        prove(asked->key, "coll-run 1 hub", &host->hello, &host->nonce, digest);
+        prove(asked->key, "coll-run 1 leader", &host->hello, &host->nonce, digest);
         to_hex(digest, DIGEST, proof);
     }
     put_word(&body, "nonce=%s", nonce);
@@ -234,7 +234,7 @@ static void take_proof(struct job *job, struct host *host, const struct frame *f
     char text[120];
 
     if (job->options.key) {
-        prove(job->options.key, "coll-run 1 guest", &host->hello, &host->nonce, digest);
+        prove(job->options.key, "coll-run 1 joiner", &host->hello, &host->nonce, digest);
         if (!is_same_proof(find_word(frame, "proof"), digest)) {
             refuse(job, host, "its key is another one");
             return;
@@ -276,7 +276,7 @@ static char *list_present(const struct job *job)
 
 /* All are present: send numbers and the address of rank 0.  Rank 0 listens at the address by which the others reached this
  * host, or on all, if these differ.  Each launcher derives the address from its own connection. */
-static void start_guests(struct job *job)
+static void start_joiners(struct job *job)
 {
     const int port = hold_port(&job->options, true);
     struct bytes body = { 0 };
@@ -314,7 +314,7 @@ static void start_guests(struct job *job)
 }
 
 /* Handle a frame from a connecting launcher.  Returns false if it is invalid. */
-static bool take_from_guest(struct job *job, struct host *host, const struct frame *frame)
+static bool take_from_joiner(struct job *job, struct host *host, const struct frame *frame)
 {
     switch (host->state) {
     case HOST_CALLED:
@@ -322,7 +322,7 @@ static bool take_from_guest(struct job *job, struct host *host, const struct fra
     case HOST_CHALLENGED:
         if (frame->kind != FRAME_PROOF) return false;
         take_proof(job, host, frame);
-        if (!job->may_go && count_present(job) == job->options.size) start_guests(job);
+        if (!job->may_go && count_present(job) == job->options.size) start_joiners(job);
         return true;
     default:
         return take_from_host(job, host, frame);
@@ -330,7 +330,7 @@ static bool take_from_guest(struct job *job, struct host *host, const struct fra
 }
 
 /* Add the ranks of the others, after those of this launcher. */
-static void add_guests(struct job *job)
+static void add_joiners(struct job *job)
 {
     for (int i = 0; i < job->host_count; i++) {
         if (job->hosts[i]->state == HOST_READY) add_remote_ranks(job, job->hosts[i]);
@@ -369,11 +369,11 @@ static bool take_challenge(struct job *job, const struct frame *frame)
     if (strlen(nonce) != 2 * NONCE || job->is_proved) return false;
     append(&challenge, nonce, 2 * NONCE + 1);
     if (job->options.key) {
-        prove(job->options.key, "coll-run 1 hub", &job->hello, &challenge, digest);
+        prove(job->options.key, "coll-run 1 leader", &job->hello, &challenge, digest);
         if (!is_same_proof(find_word(frame, "proof"), digest)) {
             decide(job, EXIT_FAILURE, false, "%s: the launcher there has another key", job->options.join);
         }
-        prove(job->options.key, "coll-run 1 guest", &job->hello, &challenge, digest);
+        prove(job->options.key, "coll-run 1 joiner", &job->hello, &challenge, digest);
         to_hex(digest, DIGEST, proof);
     }
     free(challenge.data);
@@ -429,7 +429,7 @@ static int dial(struct job *job, const struct addrinfo *a)
 }
 
 /* Try all addresses until the time limit. */
-static void dial_hub(struct job *job)
+static void dial_leader(struct job *job)
 {
     char tried[600] = "", text[128];
     const char *why;
@@ -476,10 +476,10 @@ static void join_others(struct job *job)
         if (!job->options.key && !says_loopback(job->options.join)) {
             say(job->err, "without a key (COLL_KEY, --key-file) any process that reaches %s can join", job->options.join);
         }
-        if (count_present(job) == job->options.size) start_guests(job);
+        if (count_present(job) == job->options.size) start_joiners(job);
     } else {
-        dial_hub(job);
-        if (job->up.in >= 0) job->wait_until_ms = now_ms() + GUEST_MS;
+        dial_leader(job);
+        if (job->up.in >= 0) job->wait_until_ms = now_ms() + JOINER_MS;
     }
     if (list) freeaddrinfo(list);
 }

@@ -398,7 +398,7 @@ static void give_up(struct job *job, int result, const char *text)
     struct bytes body = { 0 };
 
     if (job->up.in >= 0) {
-        put_word(&body, "verdict=%d", result);
+        put_word(&body, "result=%d", result);
         put_word(&body, "text=%s", text);
         send_words(&job->up, FRAME_TROUBLE, 0, &body);
         free(body.data);

@@ -1,6 +1,6 @@
 /* coll_alone.h - the only rank there is, in a program that was compiled without threads.
  *
- * A rank that has nobody to talk to sends nothing: the engine copies, and keeps the messages of a rank to itself.  With threads
+ * A rank without peers sends nothing: the engine copies, and keeps the messages of a rank to itself.  With threads
  * this is a world of one of these. */
 #ifndef COLL_ALONE_H
 #define COLL_ALONE_H

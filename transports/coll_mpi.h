@@ -55,7 +55,7 @@ static bool coll__mpi_look_around(coll__mpi *mpi)
     (void)coll__mpi_look(mpi);
     (void)coll__mpi_is_done(&mpi->all);
     for (coll__mpi_group *g = mpi->groups; g; g = g->next) (void)coll__mpi_is_done(g);
-    if (mpi->pledged && coll__mpi_form_of(mpi->pledged) != COLL__MPI_IS_OPEN) mpi->quiet = 0;
+    if (mpi->committed && coll__mpi_form_of(mpi->committed) != COLL__MPI_IS_OPEN) mpi->quiet = 0;
     if (mpi->gone_count > 0) coll__mpi_check_left(mpi);
     if (mpi->gone_count > 0 && coll__now() - mpi->gone_at > (int64_t)COLL__MPI_VAIN_MS * COLL__MS) coll__mpi_check_vain(mpi);
     return mpi->quiet == 0;
@@ -164,7 +164,7 @@ static void coll__mpi_free(coll__mpi *mpi)
     coll__give(mpi->all.left);
     coll__give(mpi->homes);
     coll__give(mpi->streams);
-    coll__give(mpi->is_gone);
+    coll__give(mpi->has_left);
     coll__give(mpi->requests);
     coll__give(mpi->flights);
     coll__give(mpi->statuses);
@@ -309,7 +309,7 @@ static bool coll__mpi_has_memory(coll__mpi *mpi)
     const size_t n = (size_t)mpi->size, streams = n * COLL_CHANNEL_COUNT;
 
     mpi->homes = (int *)coll__allocate(coll__like(mpi), 2 * n * sizeof *mpi->homes);
-    mpi->is_gone = (unsigned char *)coll__allocate(coll__like(mpi), n);
+    mpi->has_left = (unsigned char *)coll__allocate(coll__like(mpi), n);
     mpi->reports = mpi->rank == 0 ? (unsigned char *)coll__allocate(coll__like(mpi), n * COLL_HEAD_LENGTH) : NULL;
     mpi->slots = (unsigned char *)coll__take(coll__like(mpi), (size_t)COLL__MPI_SLOTS * COLL__MPI_EAGER);
     mpi->all.left = (uint64_t *)coll__allocate(coll__like(mpi), n * sizeof *mpi->all.left);
@@ -317,7 +317,7 @@ static bool coll__mpi_has_memory(coll__mpi *mpi)
     for (size_t i = 0; mpi->streams && i < streams; i++) mpi->streams[i].end = &mpi->streams[i].first;
     for (int i = 0; i < COLL__MPI_SLOTS; i++) mpi->free_slots[i] = i;
     mpi->free_count = COLL__MPI_SLOTS;
-    return mpi->homes && mpi->is_gone && (mpi->reports || mpi->rank) && mpi->slots && mpi->all.left && mpi->streams
+    return mpi->homes && mpi->has_left && (mpi->reports || mpi->rank) && mpi->slots && mpi->all.left && mpi->streams
         && coll__mpi_grow(mpi, 64 + 2 * mpi->size);
 }
 

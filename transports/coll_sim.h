@@ -152,10 +152,10 @@ static coll_status coll__sim_progress_poll(coll__sim_rank *r, int wait_ms)
     const uint64_t limit = UINT64_C(1000000) + 1000 * (uint64_t)w->size;
     const bool begins = wait_ms <= 0 && r->polls < COLL__SIM_FREE_POLLS;
     if (begins) r->polls++;
-    const bool held = begins || (wait_ms <= 0 && w->unseen > 0 && ++w->patience < 64 + 4 * (uint64_t)w->size);
+    const bool held = begins || (wait_ms <= 0 && w->unseen > 0 && ++w->turns < 64 + 4 * (uint64_t)w->size);
 
     if (!r->has_news && wait_ms <= 0 && w->event_count > 0 && (!held || !(w->events[0].time > w->now))) {
-        if (w->events[0].time > w->now) w->patience = 0;
+        if (w->events[0].time > w->now) w->turns = 0;
         (void)coll__sim_step(w);
     } else if (!r->has_news && wait_ms <= 0 && (r->recvs || r->sends) && ++w->idle > limit) {
         coll__sim_stuck(w);
@@ -189,7 +189,7 @@ static const coll_failure *coll__sim_fail(void *context, const coll_failure *cau
 
     if (coll__sim_end_of(r)->status == COLL_OK && r->state >= COLL__SIM_KILLED) {
         w->death = (coll_failure){ COLL_ERR_ABORTED, r->rank, "" };
-        coll__print(w->death.text, sizeof w->death.text, "rank %d was %s, as the simulation was asked", r->rank,
+        coll__print(w->death.text, sizeof w->death.text, "rank %d was %s, as the simulation prescribes", r->rank,
                     r->state == COLL__SIM_KILLED ? "killed" : "stopped");
         return &w->death;
     }

@@ -155,7 +155,7 @@ static void coll__thread_free(coll__thread *me)
     coll__member_end(&me->all);
     coll__give(me->recvs);
     coll__give(me->sends);
-    coll__give(me->is_gone);
+    coll__give(me->has_left);
     coll__give(me->sources);
     coll__give(me->results);
     coll__give(me->scratch);
@@ -192,14 +192,14 @@ static bool coll__thread_tables(coll__thread *me, const coll_allocator *memory)
     const coll__domain *domain = me->domain;
     const size_t size = (size_t)domain->size;
 
-    me->is_gone = (unsigned char *)coll__allocate(memory, size);
+    me->has_left = (unsigned char *)coll__allocate(memory, size);
     me->sources = (coll__source *)coll__allocate(memory, size * sizeof *me->sources);
     me->results = (void **)coll__allocate(memory, (size + 1) * sizeof *me->results);
     me->scratch_length = coll__most(coll__combine_scratch(&usual, domain->size),
                                     coll__combine_scratch(&usual, 2) + 2 * COLL__BLOCK);
     me->scratch_length = coll__round_up(me->scratch_length + COLL__GRID_BYTES, COLL__LINE);
     me->scratch = coll__take_lines(memory, me->scratch_length);       /* first touched by its own thread      */
-    if (!me->is_gone || !me->sources || !me->results || !me->scratch) return false;
+    if (!me->has_left || !me->sources || !me->results || !me->scratch) return false;
     for (int i = 0; i < me->domain->size; i++) me->sources[i] = (coll__source){ NULL, COLL__AS_USER, i };
     return domain->is_apart ? coll__shm_access_open(me, memory) : coll__sends_open(me);
 }

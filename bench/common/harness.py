@@ -57,7 +57,7 @@ class Runner:
 
     def __init__(self, build, deadline):
         self.build, self.deadline = build, deadline
-        self.lines, self.failed, self.given_up, self.left_out, self.patience = [], [], set(), 0, 0
+        self.lines, self.failed, self.given_up, self.left_out, self.budget = [], [], set(), 0, 0
         self.shared = '/dev/shm/coll_bench_%d' % os.getpid()
         self.env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1')
         for name in [x for x in self.env if x.startswith('COLL_')]:    # the library as it is, not as this shell has tuned it
@@ -141,9 +141,9 @@ class Runner:
             company = [x.median for x in lines if x.kind == 'others']
             if best is None or statistics.mean(company) < best[0]:
                 best = statistics.mean(company) if company else 0, lines
-            if status or best[0] <= COMPANY or self.patience <= 0:
+            if status or best[0] <= COMPANY or self.budget <= 0:
                 break
-            self.patience -= time.monotonic() - began
+            self.budget -= time.monotonic() - began
         self.lines += best[1] if status == 0 else lines
         if status:
             note('%s: exit status %d: %s' % (name, status, ' / '.join(err.strip().splitlines()[-3:])))
@@ -227,16 +227,16 @@ def spread(f):
     return '%.2f [%.2f %.2f]' % (f[1], f[0], f[2]) if f else ''
 
 
-def verdict(verdicts, what, label, values, target, is_below=True, name=human):
+def conclusion(conclusions, what, label, values, target, is_below=True, name=human):
     """Note the worst of {column: ratio} against the target."""
     if values:
         worst = (max if is_below else min)(values, key=values.get)
         met = values[worst] <= target if is_below else values[worst] >= target
-        verdicts.append((what, label, values[worst], name(worst) if worst else '',
+        conclusions.append((what, label, values[worst], name(worst) if worst else '',
                          '%s %g' % ('<=' if is_below else '>=', target), met))
 
 
-def print_collectives(figures, verdicts, target, unlike=lambda name, ranks: ''):
+def print_collectives(figures, conclusions, target, unlike=lambda name, ranks: ''):
     """A table for each collective and number of ranks: times, and the ratios of each row of ours.  target(ranks): times the best
     reference.  unlike: words that tell apart tables of one name."""
     names = ALLREDUCE.split(',') + OTHERS.split(',')
@@ -249,7 +249,7 @@ def print_collectives(figures, verdicts, target, unlike=lambda name, ranks: ''):
             cells = [figures.get('time', name, ranks, c, row) for c in columns]
             lines.append([row] + [microseconds(f[1]) if f else '' for f in cells])
         what = '%s, %d ranks%s' % (name.replace('_in_place', ' in place'), ranks, unlike(name, ranks))
-        judged = []
+        evaluated = []
         for mine in [r for r in rows if place(r) == 0]:
             references, rivals = {}, {}
             for c in columns:
@@ -263,19 +263,19 @@ def print_collectives(figures, verdicts, target, unlike=lambda name, ranks: ''):
                 lines.append([mine + ' / best reference'] + [spread(references.get(c)) for c in columns])
             if rivals:
                 lines.append([mine + ' / best peer'] + ['%.2f' % rivals[c] if c in rivals else '' for c in columns])
-            judged.append((mine + ' / best reference', {c: f[1] for c, f in references.items()}, target(ranks)))
-            judged.append((mine + ' / best peer', rivals, 1))
+            evaluated.append((mine + ' / best reference', {c: f[1] for c, f in references.items()}, target(ranks)))
+            evaluated.append((mine + ' / best peer', rivals, 1))
         table(what + ' (us)', ['bytes'] + [(human(c) if c else '-') + figures.mark(name, ranks, c) for c in columns], lines)
-        for label, values, bound in judged:
-            verdict(verdicts, what, label, values, bound)
+        for label, values, bound in evaluated:
+            conclusion(conclusions, what, label, values, bound)
 
 
-def print_verdicts(verdicts):
-    if verdicts:
+def print_conclusions(conclusions):
+    if conclusions:
         table('The worst of each table', ['table', 'ratio', 'worst', 'at', 'target', ''],
-              [[w, label, '%.2f' % x, at, target, 'met' if met else 'missed'] for w, label, x, at, target, met in verdicts])
-        missed = [v for v in verdicts if not v[5]]
-        print('\n%d of %d targets met%s' % (len(verdicts) - len(missed), len(verdicts), ''.join(
+              [[w, label, '%.2f' % x, at, target, 'met' if met else 'missed'] for w, label, x, at, target, met in conclusions])
+        missed = [v for v in conclusions if not v[5]]
+        print('\n%d of %d targets met%s' % (len(conclusions) - len(missed), len(conclusions), ''.join(
             '%s %s: %s %.2f%s (%s)' % ('; missed:' if i == 0 else ',', v[0], v[1], v[2], ' at ' + v[3] if v[3] else '', v[4])
             for i, v in enumerate(missed))))
 
@@ -336,7 +336,7 @@ class Run:
     def __init__(self, o, minutes):
         self.o, self.began, self.before = o, time.time(), cpu_seconds()
         self.runner = Runner(o.build, self.began + 60 * (o.minutes or minutes))
-        self.runner.patience = 0 if o.tiny else 15 * minutes           # seconds for runs that are repeated
+        self.runner.budget = 0 if o.tiny else 15 * minutes           # seconds for runs that are repeated
         print('# %s; %s; load %.2f' % (time.strftime('%Y-%m-%d %H:%M'), named_on_the_machine(), os.getloadavg()[0]))
 
     def missing(self, programs):
@@ -348,7 +348,7 @@ class Run:
     def note(self, text):
         note('%s: %.0f s' % (text, time.time() - self.began))
 
-    def end(self, verdicts):
+    def end(self, conclusions):
         runner = self.runner
         if self.o.raw:
             with open(self.o.raw, 'w') as f:
@@ -359,5 +359,5 @@ class Run:
               '; given up: ' + ', '.join(sorted(runner.given_up)) if runner.given_up else '',
               '; left out for time: %d runs of peers' % runner.left_out if runner.left_out else '',
               '; FAILED: ' + ', '.join(runner.failed) if runner.failed else ''))
-        print_verdicts(verdicts)
+        print_conclusions(conclusions)
         return 1 if runner.failed else 0

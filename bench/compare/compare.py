@@ -37,7 +37,7 @@ class Figures:
     def ratios(self):
         return sorted(new / old for old, new in zip(self.old, self.new))
 
-    def verdict(self):
+    def conclusion(self):
         ratios = self.ratios()
         fifth, middle = len(ratios) // 5, statistics.median(ratios)
         if ratios[fifth] > LEAST and middle > MIDDLE:
@@ -130,25 +130,25 @@ def report(first, second):
     slower = faster = 0
     print('\n' + LINE % ('bench', 'where', 'cell', 'size', 'old', 'new', 'ratio', '[lowest median highest]', 'result'))
     for cell, f in first.items():
-        verdict, words = f.verdict(), []
-        if verdict == 'slower':
+        conclusion, words = f.conclusion(), []
+        if conclusion == 'slower':
             words.append('first %.2f' % statistics.median(f.ratios()))
             f = second.get(cell, f)
-            verdict = 'slower' if f.verdict() == 'slower' else ''
-            words.append('SLOWER' if verdict else 'not again')
-        elif verdict:
-            words.append(verdict)
-        slower += verdict == 'slower'
-        faster += verdict == 'faster'
+            conclusion = 'slower' if f.conclusion() == 'slower' else ''
+            words.append('SLOWER' if conclusion else 'not again')
+        elif conclusion:
+            words.append(conclusion)
+        slower += conclusion == 'slower'
+        faster += conclusion == 'faster'
         print_cell(cell, f, first, words)
     return slower, faster
 
 
-def judged(paired, todo, rounds):
+def evaluated(paired, todo, rounds):
     """({cell: Figures} of the first measurement, how many are slower, how many are faster): measured, once more what was slower,
     and printed"""
     first, second = paired.measure(todo, rounds), {}
-    suspects = [c for c, f in first.items() if f.verdict() == 'slower']
+    suspects = [c for c, f in first.items() if f.conclusion() == 'slower']
     again = [j for j in (job.only(suspects) for job in todo) if j]
     if again:
         note('%d cells are measured again, in %s' % (len(suspects), span(sum(4 * rounds * j.seconds() for j in again))))
@@ -242,7 +242,7 @@ def main():
     print('# built in %s; about %d cells, expected to take %s, and what is measured again' % (
         span(time.monotonic() - began), sum(j.cells() for j in todo), span(expected)), flush=True)
     paired = Paired(runner, old, new)
-    first, slower, faster = judged(paired, todo, o.rounds)
+    first, slower, faster = evaluated(paired, todo, o.rounds)
     print()
     for what in dict.fromkeys(missed + paired.left_out):
         print('LEFT OUT: ' + what)

@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 sys.dont_write_bytecode = True                    # nothing beside the sources
 import net
 from harness import (ALLREDUCE, OTHERS, PROCESSORS, Figures, Run, fitting, human, in_bytes, microseconds, note, options,
-                     print_collectives, spread, table, verdict)
+                     print_collectives, spread, table, conclusion)
 
 PARTS = ['allreduce', 'collectives', 'link', 'slow', 'sites', 'incast', 'overlap', 'start', 'counts']
 PROGRAMS = {'gloo': ('gloo', None), 'openmpi': ('mpi.openmpi', 'mpiexec.openmpi'), 'mpich': ('mpi.mpich', 'mpiexec.mpich')}
@@ -183,7 +183,7 @@ def shaped(runner, budget, sizes, name, count, rate, sites=(1, 0)):
     return False
 
 
-def print_shaped(figures, verdicts, name, ranks, rate, better, what, target):
+def print_shaped(figures, conclusions, name, ranks, rate, better, what, target):
     """Whatever is done, one vector crosses the slowest link, each way: of one host, or of all hosts of a site."""
     columns, lines, found = figures.columns(name, ranks), [], {}
     for row in figures.rows('time', name, ranks):
@@ -196,10 +196,10 @@ def print_shaped(figures, verdicts, name, ranks, rate, better, what, target):
         if row == better:
             found = {c: t for c, t in zip(columns, times) if t}
     table(name, ['bytes'] + [human(c) + figures.mark(name, ranks, c) for c in columns], lines)
-    verdict(verdicts, name, what + ' / bound', found, target)
+    conclusion(conclusions, name, what + ' / bound', found, target)
 
 
-def print_links(figures, verdicts, done):
+def print_links(figures, conclusions, done):
     for (hosts, threads, _, _, rate, mtu, _, room), name in done:
         ranks = hosts * threads
         if figures.rows('none', name, ranks):
@@ -235,13 +235,13 @@ def print_links(figures, verdicts, done):
         lines.append(['2 (H - 1) / H of it'] + ['%.3f' % (2 * (hosts - 1) / hosts)] * len(columns))
         table(name, ['bytes'] + [human(c) + figures.mark(name, ranks, c) for c in columns], lines)
         if room:
-            verdict(verdicts, name, 'ours / raw', beside, 1.1)
+            conclusion(conclusions, name, 'ours / raw', beside, 1.1)
             continue
-        verdict(verdicts, name, 'bound / ours', reached, 0.95, is_below=False)
+        conclusion(conclusions, name, 'bound / ours', reached, 0.95, is_below=False)
         sums = 1.5 if threads > 1 else 1          # of several ranks, sums cross as f32 before they are rounded, once
-        verdict(verdicts, name, 'f32 / f32 over bf16', faster, round(1.9 / sums, 2), is_below=False)
+        conclusion(conclusions, name, 'f32 / f32 over bf16', faster, round(1.9 / sums, 2), is_below=False)
         extra = {c: get('ours', c, 'egress')[1] / (2 * (hosts - 1) / hosts * c) for c in columns if get('ours', c, 'egress')}
-        verdict(verdicts, name, 'bytes sent / least', extra, 1.02)
+        conclusion(conclusions, name, 'bytes sent / least', extra, 1.02)
 
 
 # ---- overlap
@@ -256,7 +256,7 @@ def overlap(runner, budget, size, compute_ms, rate):
         note('overlap: %s' % e)
 
 
-def print_overlap(figures, verdicts, rate):
+def print_overlap(figures, conclusions, rate):
     for column in figures.columns('overlap', 2):
         lines = []
         for row in figures.rows('time', 'overlap', 2):
@@ -266,7 +266,7 @@ def print_overlap(figures, verdicts, rate):
         table(what, ['', 'us' + figures.mark('overlap', 2, column), 'over the longer of the two'], lines)
         for row in ('uring-apart', 'poll-apart', 'poll-calls'):
             f = figures.get('ratio', 'overlap', 2, column, row + '/longer')
-            verdict(verdicts, what, row, {column: f[1]} if f else {}, 1.15)
+            conclusion(conclusions, what, row, {column: f[1]} if f else {}, 1.15)
 
 
 # ---- start
@@ -289,7 +289,7 @@ def start(runner, ranks, rounds):
                                is_peer=library != 'ours', env=env)
 
 
-def print_start(figures, verdicts):
+def print_start(figures, conclusions):
     counts = sorted({ranks for _, ranks in figures.tables(lambda t: t == 'start', 'start')})
     if not counts:
         return
@@ -302,7 +302,7 @@ def print_start(figures, verdicts):
         lines.append([row] + ['%.0f' % f[1] if f else '' for f in cells] + ['%.1f' % (f[1] / 1e6) if f else '' for f in held]
                      + ['%.1f' % each if each is not None else ''])
         if row == 'ours' and many == 64:
-            verdict(verdicts, 'start of %d processes' % many, 'ms / 250', {0: cells[-1][1] / 250}, 1)
+            conclusion(conclusions, 'start of %d processes' % many, 'ms / 250', {0: cells[-1][1] / 250}, 1)
     table('From the launch to the first allreduce, and resident memory of a rank that is connected to all others', ['']
           + ['%d ranks, ms' % n for n in counts] + ['%d ranks, MB' % n for n in counts] + ['KiB for one more peer'], lines)
 
@@ -379,19 +379,19 @@ def main():
     if 'counts' in o.only:
         system_calls = counts(runner, ['8'] if o.tiny else ['8', '64K', '4M'])
         run.note('counts')
-    figures, verdicts = Figures(runner.lines), []
+    figures, conclusions = Figures(runner.lines), []
     for row in sorted({x.row for x in runner.lines if x.kind == 'none' and x.table == 'io'}):
         print('# not available: %s' % row)
-    print_collectives(figures, verdicts, lambda ranks: 1.15)
-    print_links(figures, verdicts, done)
+    print_collectives(figures, conclusions, lambda ranks: 1.15)
+    print_links(figures, conclusions, done)
     if is_slow:
-        print_shaped(figures, verdicts, SLOW_NAME, len(SLOW), min(SLOW), 'ours-tuned', 'tuned', 1.1)
+        print_shaped(figures, conclusions, SLOW_NAME, len(SLOW), min(SLOW), 'ours-tuned', 'tuned', 1.1)
     if is_sited:
-        print_shaped(figures, verdicts, SITES_NAME, SITE_HOSTS, SITE_RATE, 'ours-sites', 'by sites', 1.2)
-    print_overlap(figures, verdicts, rate)
-    print_start(figures, verdicts)
+        print_shaped(figures, conclusions, SITES_NAME, SITE_HOSTS, SITE_RATE, 'ours-sites', 'by sites', 1.2)
+    print_overlap(figures, conclusions, rate)
+    print_start(figures, conclusions)
     print_counts(system_calls)
-    return run.end(verdicts)
+    return run.end(conclusions)
 
 
 if __name__ == '__main__':

@@ -12,7 +12,7 @@ import argparse, os, random, re, shutil, sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
 sys.dont_write_bytecode = True                    # nothing beside the sources
 from harness import (ALLREDUCE, OTHERS, PROCESSORS, Figures, Line, Run, fitting, human, microseconds, note, options,
-                     print_collectives, spread, table, verdict)
+                     print_collectives, spread, table, conclusion)
 
 PARTS = ['allreduce', 'collectives', 'crowded', 'numbers', 'counters']
 
@@ -106,7 +106,7 @@ def simulated(runner, is_full):
 
 # ---- what is printed
 
-def print_numbers(figures, verdicts):
+def print_numbers(figures, conclusions):
     for name, ranks in figures.tables(lambda t: t.startswith('types')):
         columns, rows = figures.columns(name, ranks), figures.rows('time', name, ranks) + figures.rows('none', name, ranks)
         head = ['elements'] + [human(c) for c in columns]
@@ -121,7 +121,7 @@ def print_numbers(figures, verdicts):
         for row in ('f32/bf16', 'f32/f16'):
             last = figures.get('ratio', name, ranks, columns[-1], row)
             if last:
-                verdict(verdicts, 'types, ' + name[7:], row[4:] + ' / f32', {columns[-1]: last[1]}, 1.8, is_below=False)
+                conclusion(conclusions, 'types, ' + name[7:], row[4:] + ' / f32', {columns[-1]: last[1]}, 1.8, is_below=False)
     for name, ranks in figures.tables(lambda t: t.startswith('levels')):
         columns = figures.columns(name, ranks)
         rows = dict.fromkeys(figures.rows('time', name, ranks) + figures.rows('none', name, ranks))
@@ -135,7 +135,7 @@ def print_numbers(figures, verdicts):
         for row, target in (('deterministic', 1.1), ('reproducible', 2)):       # for vectors longer than the caches
             last = figures.get('ratio', name, ranks, columns[-1], row + '/default')
             if last:
-                verdict(verdicts, name, row + ' / default', {columns[-1]: last[1]}, target)
+                conclusion(conclusions, name, row + ' / default', {columns[-1]: last[1]}, target)
 
 
 def print_counters(figures, source):
@@ -183,11 +183,11 @@ def main():
             simulated(runner, o.full)
             source = 'cachegrind'
         run.note('counters')
-    figures, verdicts = Figures(runner.lines), []
-    print_collectives(figures, verdicts, lambda ranks: 1.15 if ranks <= 2 else 1.5)
-    print_numbers(figures, verdicts)
+    figures, conclusions = Figures(runner.lines), []
+    print_collectives(figures, conclusions, lambda ranks: 1.15 if ranks <= 2 else 1.5)
+    print_numbers(figures, conclusions)
     print_counters(figures, source)
-    return run.end(verdicts)
+    return run.end(conclusions)
 
 
 if __name__ == '__main__':

@@ -90,7 +90,7 @@ contains
         call refused(t, 'bits of floats', coll_iallreduce(t%comm, c_loc(x), c_loc(y), 8_c_size_t, COLL_F32, COLL_BAND, &
             request), COLL_ERR_UNSUPPORTED)
         was = sentence(t%comm)
-        call verdict(t, index(was, 'allreduce') > 0, 'the sentence names the call: ' // trim(was))
+        call conclusion(t, index(was, 'allreduce') > 0, 'the sentence names the call: ' // trim(was))
         call_ = coll_call(kind=COLL_KIND_ALLREDUCE, send=c_loc(x), recv=c_loc(y), count=8, send_counts=c_null_ptr, &
             send_offsets=c_null_ptr, recv_counts=c_null_ptr, recv_offsets=c_null_ptr, send_types=c_null_ptr, &
             recv_types=c_null_ptr, recv_count=0, row=0, send_stride=0, recv_stride=0, type=COLL_F32, wire=COLL_BF16, &
@@ -98,23 +98,23 @@ contains
             flags=COLL_DETERMINISTIC, seed=0, residual=c_null_ptr, list=c_null_ptr, list_count=0, root=0, peer=0, source=0, &
             tag=0, timeout_ms=0, algorithm=c_null_ptr, name=c_null_ptr)
         status = coll_run(t%comm, c_loc(call_))
-        call verdict(t, status == COLL_OK .and. all(y == 0.5 * t%size), 'a call by its descriptor')
+        call conclusion(t, status == COLL_OK .and. all(y == 0.5 * t%size), 'a call by its descriptor')
         y = 0
         status = coll_prepare(t%comm, c_loc(call_), request)
         if (status == COLL_OK) status = coll_restart(request)
         if (status == COLL_OK) status = ended(status, request)
-        call verdict(t, status == COLL_OK .and. all(y == 0.5 * t%size), 'a prepared call')
+        call conclusion(t, status == COLL_OK .and. all(y == 0.5 * t%size), 'a prepared call')
         status = coll_allreduce_mixed(t%comm, c_loc(x), c_loc(y), 8_c_size_t, COLL_F32, COLL_BF16, COLL_SUM)
-        call verdict(t, status == COLL_OK .and. all(y == t%size), 'allreduce_mixed')
+        call conclusion(t, status == COLL_OK .and. all(y == t%size), 'allreduce_mixed')
         status = ended(coll_iallreduce_mixed(t%comm, c_loc(x), c_loc(y), 8_c_size_t, COLL_F32, COLL_BF16, COLL_MAX, request), &
             request)
-        call verdict(t, status == COLL_OK .and. all(y == 1), 'iallreduce_mixed')
-        call verdict(t, ended(coll_ibarrier(t%comm, request), request) == COLL_OK, 'ibarrier')
-        call verdict(t, coll_split(t%comm, mod(t%rank, 2), -t%rank, half) == COLL_OK, 'split')
-        call verdict(t, coll_size(half) == (t%size + 1 - mod(t%rank, 2)) / 2, 'the size of a half')
-        call verdict(t, coll_barrier(half) == COLL_OK, 'a barrier of a half')
-        call verdict(t, coll_free(half) == COLL_OK, 'free')
-        call verdict(t, coll_barrier(t%comm) == COLL_OK, 'barrier')
+        call conclusion(t, status == COLL_OK .and. all(y == 1), 'iallreduce_mixed')
+        call conclusion(t, ended(coll_ibarrier(t%comm, request), request) == COLL_OK, 'ibarrier')
+        call conclusion(t, coll_split(t%comm, mod(t%rank, 2), -t%rank, half) == COLL_OK, 'split')
+        call conclusion(t, coll_size(half) == (t%size + 1 - mod(t%rank, 2)) / 2, 'the size of a half')
+        call conclusion(t, coll_barrier(half) == COLL_OK, 'a barrier of a half')
+        call conclusion(t, coll_free(half) == COLL_OK, 'free')
+        call conclusion(t, coll_barrier(t%comm) == COLL_OK, 'barrier')
     end subroutine
 
     recursive function rank_(comm, arg) bind(c) result(result_)

@@ -46,7 +46,7 @@ contains
         end do
     end function
 
-    subroutine verdict(t, is_right, call_)
+    subroutine conclusion(t, is_right, call_)
         type(trial), intent(inout) :: t
         logical, intent(in) :: is_right
         character(len=*), intent(in) :: call_
@@ -68,7 +68,7 @@ contains
         character(len=400) :: why
 
         why = sentence(t%comm)
-        call verdict(t, status == wanted .and. len_trim(why) > 20, call_ // ' is to be refused')
+        call conclusion(t, status == wanted .and. len_trim(why) > 20, call_ // ' is to be refused')
     end subroutine
 
     ! From -3 to 3 without 0: other ones for each rank and place.

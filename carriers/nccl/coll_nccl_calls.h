@@ -59,7 +59,7 @@ static void coll__nccl_aside(coll__nccl *me, coll__side *send, size_t unit)
     send->at = (const unsigned char *)((uintptr_t)send->at + moved);
 }
 
-/* The sends and receives of a call, inside a group.  A block for oneself is copied, unless there may be several. */
+/* The sends and receives of a call, inside a group.  A block for the rank itself is copied, unless there may be several. */
 static void coll__nccl_post(coll__nccl *me, const coll_call *call, const coll__side *send, const coll__side *recv)
 {
     const coll_comm *comm = me->owner;

@@ -45,7 +45,7 @@ static coll_status coll__nccl_check_buffers(coll_comm *comm, const coll_call *ca
     return status;
 }
 
-/* NCCL matches messages by their order only, and one to oneself within a group only. */
+/* NCCL matches messages by their order only, and one from a rank to itself within a group only. */
 static coll_status coll__nccl_check_message(coll_comm *comm, const coll_request *r)
 {
     const coll_call *c = &r->call;
@@ -56,8 +56,8 @@ static coll_status coll__nccl_check_message(coll_comm *comm, const coll_request 
         return coll__explain_error(comm, c, COLL_ERR_UNSUPPORTED, "between GPUs a receive has to name its source and tag");
     const bool is_lone = (sends && c->peer == comm->rank) != (receives && source == comm->rank);
     if (is_lone && r->is_blocking)
-        return coll__explain_error(comm, c, COLL_ERR_UNSUPPORTED, "between GPUs a message to oneself takes coll_sendrecv, or "
-                                   "coll_isend and coll_irecv");
+        return coll__explain_error(comm, c, COLL_ERR_UNSUPPORTED, "between GPUs a message to the rank itself takes "
+                                   "coll_sendrecv, or coll_isend and coll_irecv");
     return COLL_OK;
 }
 

@@ -15,7 +15,7 @@
  *
  * With COLL_DETERMINISTIC, floats and complex numbers use kernels instead of NCCL.  Scans use kernels, if there are any.  The
  * host carries out what changes single numbers (mx, COLL_REPRODUCIBLE, COLL_STOCHASTIC, COLL_SATURATE, accumulate), a residual, a
- * named algorithm and COLL_USER.  All ranks decide alike: by what must be equal on all. */
+ * named algorithm and COLL_USER.  The decision is the same on all ranks: it depends only on what must be equal. */
 #ifndef COLL_NCCL_WAYS_H
 #define COLL_NCCL_WAYS_H
 

@@ -1,7 +1,7 @@
 /* coll_tuner.h - chooses algorithm, radix, blocks and slices by a cost model with the same numbers on every rank.
  *
  * It evaluates all closed forms of coll_cost.h that fit a call, fewer than 80, and takes the cheapest.  All ranks must choose
- * alike.  So the input is only the query, which is equal everywhere, and the arithmetic only sums, products, quotients and
+ * the same.  So the input is only the query, which is equal everywhere, and the arithmetic only sums, products, quotients and
  * comparisons of doubles.  With COLL_NO_CHOICE there is one algorithm for each kind.
  *
  * BITS.  A result must have the same bits in every run, but measurements, and the processors of ranks, differ between runs.  So
@@ -149,12 +149,12 @@ static coll__count coll__count_sent(const coll__algorithm *a, int size, int radi
 {
     const coll__graph no_ranks = { .sources = 0 };
     coll__round now = { .size = size, .radix = radix, .blocks = blocks, .graph = &no_ranks };
-    const int ranks = a->is_even ? 1 : size, alike = size / ranks;
+    const int ranks = a->is_even ? 1 : size, equal = size / ranks;
     int rounds = 0;
 
     for (now.rank = 0; now.rank < ranks; now.rank++)
         for (int k = 0; a->round(&now, k); k++) rounds = k >= rounds ? k + 1 : rounds;
-    return (coll__count){ radix, now.sent * alike, now.moved * alike, rounds };
+    return (coll__count){ radix, now.sent * equal, now.moved * equal, rounds };
 }
 
 /* ---- >>candidates ---- */

@@ -3,7 +3,7 @@
  *
  * A call has two sides, send and recv.  A row has three entries for each:
  *
- *     who   NOBODY      no rank has such a buffer        over  ONE           one block
+ *     who   NONE        no rank has such a buffer        over  ONE           one block
  *           ALL         every rank has it                      RANKS         block i is that of rank i
  *           ROOT        the root has it                        SOURCES       block i comes from neighbor source i
  *           LATER       every rank but rank 0 has it           DESTINATIONS  block i goes to neighbor destination i
@@ -34,7 +34,7 @@
 
 #include "../base/coll_text.h"
 
-enum { COLL__WHO_NOBODY, COLL__WHO_ALL, COLL__WHO_ROOT, COLL__WHO_LATER };
+enum { COLL__WHO_NONE, COLL__WHO_ALL, COLL__WHO_ROOT, COLL__WHO_LATER };
 enum { COLL__OVER_ONE, COLL__OVER_RANKS, COLL__OVER_SOURCES, COLL__OVER_DESTINATIONS };
 enum {
     COLL__FROM_COUNT, COLL__FROM_RECV_COUNT, COLL__FROM_OWN_RECV,
@@ -60,8 +60,8 @@ typedef struct coll__kind_shape {
 
 /* kind, its name;  send: who, over, from;  recv: who, over, from;  in place; traits */
 #define COLL__EACH_KIND(X)                                                                                                    \
-    X(BARRIER,         "barrier",         NOBODY, ONE,   COUNT,     NOBODY, ONE,   COUNT,      NEVER, 0)                      \
-    X(BROADCAST,       "broadcast",       NOBODY, ONE,   COUNT,     ALL,    ONE,   COUNT,      SAME,  COLL__ROOTED)           \
+    X(BARRIER,         "barrier",         NONE,   ONE,   COUNT,     NONE,   ONE,   COUNT,      NEVER, 0)                      \
+    X(BROADCAST,       "broadcast",       NONE,   ONE,   COUNT,     ALL,    ONE,   COUNT,      SAME,  COLL__ROOTED)           \
     X(REDUCE,          "reduce",          ALL,    ONE,   COUNT,     ROOT,   ONE,   COUNT,      SAME,                          \
       COLL__REDUCES | COLL__ROOTED)                                                                                           \
     X(ALLREDUCE,       "allreduce",       ALL,    ONE,   COUNT,     ALL,    ONE,   COUNT,      SAME,  COLL__REDUCES)          \
@@ -89,9 +89,9 @@ typedef struct coll__kind_shape {
       COLL__NEIGHBORS | COLL__PAIRWISE)                                                                                       \
     X(NEIGHBOR_ALLTOALLW, "neighbor_alltoallw", ALL, DESTINATIONS, TYPED, ALL, SOURCES, TYPED, NEVER,                         \
       COLL__NEIGHBORS | COLL__PAIRWISE)                                                                                       \
-    X(ALLREDUCE_LIST,  "allreduce_list",  NOBODY, ONE,   COUNT,     NOBODY, ONE,   COUNT,      NEVER, COLL__REDUCES)          \
-    X(SEND,            "send",            ALL,    ONE,   COUNT,     NOBODY, ONE,   COUNT,      NEVER, COLL__MESSAGE)          \
-    X(RECV,            "recv",            NOBODY, ONE,   COUNT,     ALL,    ONE,   COUNT,      NEVER, COLL__MESSAGE)          \
+    X(ALLREDUCE_LIST,  "allreduce_list",  NONE,   ONE,   COUNT,     NONE,   ONE,   COUNT,      NEVER, COLL__REDUCES)          \
+    X(SEND,            "send",            ALL,    ONE,   COUNT,     NONE,   ONE,   COUNT,      NEVER, COLL__MESSAGE)          \
+    X(RECV,            "recv",            NONE,   ONE,   COUNT,     ALL,    ONE,   COUNT,      NEVER, COLL__MESSAGE)          \
     X(SENDRECV,        "sendrecv",        ALL,    ONE,   COUNT,     ALL,    ONE,   RECV_COUNT, NEVER, COLL__MESSAGE)
 
 #define COLL__KIND_ROW(kind, name, send_who, send_over, send_from, recv_who, recv_over, recv_from, in_place, traits)         \
@@ -160,7 +160,7 @@ static inline bool coll__is_by_count(const coll__kind_shape *shape)
 static inline bool coll__kind_has_one_buffer(coll_kind kind)
 {
     const coll__kind_shape *shape = coll__kind_shape_of(kind);
-    return COLL__HAS_BROADCAST && shape->in_place == COLL__IN_PLACE_SAME && shape->send.who == COLL__WHO_NOBODY;
+    return COLL__HAS_BROADCAST && shape->in_place == COLL__IN_PLACE_SAME && shape->send.who == COLL__WHO_NONE;
 }
 
 /* ---- >>sides: the blocks of a call on one rank ---- */

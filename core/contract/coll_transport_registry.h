@@ -64,7 +64,7 @@ typedef struct coll__settings {
 #define COLL__SHRINKS(how) (COLL__HAS_SHRINK ? how : NULL)
 
 /* This rank makes no more collectives in a group; group NULL: of all ranks, and close follows.  `made` has, as a head, the
- * number and the history of those of all ranks.  Blames in *failure a rank with the same number but another history, as far as
+ * number and the history of those of all ranks.  Names in *failure a rank with the same number but another history, as far as
  * known without waiting; notifies the remaining ranks. */
 typedef coll_status coll__part_fn(void *context, void *group, const unsigned char *made, coll_failure *failure);
 

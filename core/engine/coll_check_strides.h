@@ -76,13 +76,13 @@ static bool coll__columns_overlap(const coll__columns *a, const coll__columns *b
 /* Is it in place?  Then send, or at the root of a scatter recv, is a part of the other side; `skip`: where it begins there. */
 static bool coll__is_strided_in_place(const coll_call *call, const coll__side *send, const coll__side *recv, size_t skip)
 {
-    const bool is_alike = send->is_used && recv->is_used && coll__is_buffer(send->at) && coll__is_buffer(recv->at)
+    const bool is_same = send->is_used && recv->is_used && coll__is_buffer(send->at) && coll__is_buffer(recv->at)
                        && call->send_stride == call->recv_stride;
 
     switch (call->kind) {
     case COLL_ALLTOALL: return call->send == COLL_IN_PLACE || call->send == call->recv;
-    case COLL_SCATTER:  return call->recv == COLL_IN_PLACE || (is_alike && recv->at == send->at + skip);
-    default:            return call->send == COLL_IN_PLACE || (is_alike && send->at == recv->at + skip);
+    case COLL_SCATTER:  return call->recv == COLL_IN_PLACE || (is_same && recv->at == send->at + skip);
+    default:            return call->send == COLL_IN_PLACE || (is_same && send->at == recv->at + skip);
     }
 }
 

@@ -347,24 +347,24 @@ static coll_status coll__peer_sent(coll__session *session, coll__peer *p)
 
 /* Has this peer left, or freed the communicator of this message?  If the peer only freed it, the message may already be with
  * the transport. */
-static bool coll__peer_is_gone(const coll__session *session, int peer, const coll__message *m)
+static bool coll__peer_has_left(const coll__session *session, int peer, const coll__message *m)
 {
     const coll__peer_left *gone = coll__peer_left_of(session, peer, m->comm);
     return coll__has_left(session, peer) || (gone && (gone->is_sure || !m->is_queued));
 }
 
 /* A peer that has left, if no remaining peer can complete this message; else -1. */
-static int coll__nobody_left(const coll__session *session, const coll__message *m)
+static int coll__none_left(const coll__session *session, const coll__message *m)
 {
     const coll_comm *comm = m->request ? m->request->comm : NULL;
     int gone = -1;
 
     if (!m->request && !m->xfer) return -1;
-    if (m->peer != COLL__ANY) return m->peer != session->rank && coll__peer_is_gone(session, m->peer, m) ? m->peer : -1;
+    if (m->peer != COLL__ANY) return m->peer != session->rank && coll__peer_has_left(session, m->peer, m) ? m->peer : -1;
     for (int i = 0; comm && i < comm->size; i++) {
         const int world = coll__world_rank(comm, i);
         if (world == session->rank) continue;
-        if (!coll__peer_is_gone(session, world, m)) return -1;
+        if (!coll__peer_has_left(session, world, m)) return -1;
         gone = world;
     }
     return gone;
@@ -379,7 +379,7 @@ static coll_status coll__messages_check_left(coll__session *session)
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         for (const coll__message *m = lists[i]->first; m; m = m->next) {
-            const int gone = coll__nobody_left(session, m);
+            const int gone = coll__none_left(session, m);
             if (gone < 0) continue;
             coll__set_failure(&failure, COLL_ERR_PEER, gone,
                               "rank %d has left the communicator or is gone, and rank %d still waits for a message %s it",
@@ -518,7 +518,7 @@ static coll__undelivered coll__messages_undelivered(const coll_comm *comm)
     coll__undelivered most = COLL__UNDELIVERED_NONE;
 
     for (const coll__message *m = session->messages ? session->messages->outgoing.first : NULL; m; m = m->next) {
-        if (m->comm != comm->id || coll__peer_is_gone(session, m->peer, m)) continue;
+        if (m->comm != comm->id || coll__peer_has_left(session, m->peer, m)) continue;
         if (!m->is_long) return COLL__UNDELIVERED_SHORT;
         most = COLL__UNDELIVERED_LONG;
     }

@@ -5,7 +5,7 @@
 #ifndef COLL_P2P_HOOKS_H
 #define COLL_P2P_HOOKS_H
 
-/* What is still to be sent.  SHORT: its caller was told that it is complete. */
+/* What is still to be sent.  SHORT: its caller got COLL_OK for it. */
 typedef enum coll__undelivered { COLL__UNDELIVERED_NONE, COLL__UNDELIVERED_LONG, COLL__UNDELIVERED_SHORT } coll__undelivered;
 
 struct coll__by_key {

@@ -109,7 +109,7 @@ static coll__message *coll__queue_take(coll__message_queue *q)
 {
     coll__message *m = q->first;
 
-    COLL__ASSERT(m, "an empty queue is asked for a message");
+    COLL__ASSERT(m, "a message is taken from an empty queue");
     q->first = m->behind;
     return m;
 }

@@ -8,7 +8,7 @@
 struct coll__prepared {
     coll__order   order;
     coll__numbers numbers;                        /* at the time of coll_prepare: coll_measure may run between
-                                                     restarts, and all ranks must choose alike                */
+                                                     restarts, and all ranks must choose the same              */
     coll_request *request;
     uint32_t      starts;                         /* used instead of the communicator's sequence              */
     coll__prepared *next;                         /* in the communicator's list                               */

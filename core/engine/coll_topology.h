@@ -36,7 +36,7 @@ static int coll__place_of_rank(const coll__topology *t, int rank, int *host)
 {
     int at = 0;
 
-    COLL__ASSERT(rank >= 0 && rank < t->first[t->count], "rank %d of %d is asked for on %d hosts", rank, t->first[t->count],
+    COLL__ASSERT(rank >= 0 && rank < t->first[t->count], "rank %d of %d is looked up on %d hosts", rank, t->first[t->count],
                  t->count);
     while (t->ranks[at] != rank) at++;
     for (*host = 0; t->first[*host + 1] <= at; ++*host) continue;

@@ -444,9 +444,9 @@ static bool coll__wants_reproducible(const coll_call *call)
 static bool coll__reproduction_fits(const coll_call *call, coll_type sum, char *why, size_t room)
 {
     const bool is_product = call->op == COLL_PROD && coll__is_floating(call->type);
-    const bool is_asked = (call->flags & COLL_REPRODUCIBLE) && !coll__kind_scans(call->kind);
+    const bool is_requested = (call->flags & COLL_REPRODUCIBLE) && !coll__kind_scans(call->kind);
 
-    if (!COLL__IS_WHOLE && is_asked) {
+    if (!COLL__IS_WHOLE && is_requested) {
         coll__print(why, room, "this program was compiled with " COLL__PROFILE);
         return false;
     }
@@ -454,7 +454,7 @@ static bool coll__reproduction_fits(const coll_call *call, coll_type sum, char *
         coll__print(why, room, "this program was compiled without c128 (COLL_ONLY_TYPES)");
         return false;
     }
-    if (!is_asked || (!is_product && call->op != COLL_USER)) return true;
+    if (!is_requested || (!is_product && call->op != COLL_USER)) return true;
     coll__print(why, room, "there is no reproducible %s of %s: the order of the ranks %s", coll_op_name(call->op),
              coll_type_name(call->type), is_product ? "shows in it" : "may show in it");
     return false;

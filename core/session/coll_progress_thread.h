@@ -5,8 +5,8 @@
  * allows it.  The first non-blocking operation that is incomplete when its call returns creates it: programs with blocking calls
  * only have none.
  *
- *                      a start                            no call during a whole nap
- *     asleep until one  ------->  naps, of 0.25 ms each  ------->  inside: progresses, sleeps in the transport
+ *                      a start                            no call during a whole pause
+ *     asleep until one  ------->  pauses, of 0.25 ms each  ------->  inside: progresses, sleeps in the transport
  *            ^                     |                   ^                  |
  *            +---------------------+                   +------------------+
  *              nothing is pending                        a thread enters, or nothing is pending
@@ -15,15 +15,15 @@
  * waits.  It leaves for every entering thread.  It does not progress a caller's private operations, or calls of extended
  * communicators (coll__is_for_others).
  *
- * Naps avoid conflicts with programs that call often: calls within a nap progress operations.  A start wakes it from its sleep;
- * other calls do not pay for it.  While it sleeps, and there is one communicator only, an entering thread need not take the
+ * Pauses avoid conflicts with programs that call often: calls within a pause progress operations.  A start ends its sleep; other
+ * calls do not pay for it.  While it sleeps, and there is one communicator only, an entering thread need not take the
  * session. */
 #ifndef COLL_PROGRESS_THREAD_H
 #define COLL_PROGRESS_THREAD_H
 
 #include <signal.h>
 
-enum { COLL__NAP_US = 250, COLL__BACKGROUND_STACK = 512 * 1024 };
+enum { COLL__PAUSE_US = 250, COLL__BACKGROUND_STACK = 512 * 1024 };
 
 /* Default: off without heartbeats (liveness_timeout_ms < 0), otherwise on. */
 static coll_status coll__background_settle(coll_config *c)
@@ -79,7 +79,7 @@ static bool coll__background_rest(coll__session *session)
 {
     coll__background *m = &session->background;
     const unsigned visits = session->visits, starts = m->starts;
-    const int64_t until = coll__now() + (int64_t)COLL__NAP_US * 1000;
+    const int64_t until = coll__now() + (int64_t)COLL__PAUSE_US * 1000;
     int error = 0;
 
     while (!m->is_stopping && error == 0) error = coll__cond_wait_until(&m->doorbell, &session->lock, until);

@@ -106,7 +106,7 @@ static double now(void)
 }
 
 /* Right answers of all boards to the digits held back, and do all have the same weights, bit for bit? */
-static coll_status judge(coll_comm *comm, int *right, int *is_same)
+static coll_status evaluate(coll_comm *comm, int *right, int *is_same)
 {
     float hidden[HIDDEN], out[CLASSES];
     int32_t sum = 0, ends[2];
@@ -152,7 +152,7 @@ static coll_status train(coll_comm *comm, const char *name, coll_type wire, int 
     }
     const double took = now() - start;
     TRY(coll_allreduce(comm, COLL_IN_PLACE, &loss, 1, COLL_F64, COLL_SUM));
-    TRY(judge(comm, &right, is_same));
+    TRY(evaluate(comm, &right, is_same));
     if (rank == 0)
         printf("%-5s %9d %9.1f %12.1f %13.1f %9.5f %9.1f%%   %s\n", name, PARAMETERS * (wire == COLL_F32 ? 4 : 2), steps / took,
                1e3 * (took - talking) / steps, 1e3 * talking / steps, loss, 100.0 * right / HELD_BACK,

@@ -167,7 +167,7 @@ static void rotate(float *x, int heads, int position)
     }
 }
 
-static void attend(model *m, const layer *at, int position)
+static void attention(model *m, const layer *at, int position)
 {
     const int wide = m->heads * HEAD;
 
@@ -208,7 +208,7 @@ static int step(model *m, talk *t, order *next, float *logits)
     memcpy(m->x, m->embedding + next->token * WIDTH, sizeof m->x);
     for (int half = 0; half < 2 * LAYERS; half++) {
         norm(m->normed, m->x);
-        if (half % 2 == 0) attend(m, &m->layers[half / 2], next->position);
+        if (half % 2 == 0) attention(m, &m->layers[half / 2], next->position);
         else feed_forward(m, &m->layers[half / 2]);
         TRY(talk_sum(t, m->partial));
         for (int i = 0; i < WIDTH; i++) m->x[i] += m->partial[i];
@@ -244,12 +244,12 @@ static double now(void)
 /* Only the root: the generated text, and all logits. */
 static int run_alone(job *j, model *m)
 {
-    talk nobody = { 0 };
+    talk none = { 0 };
     const double start = now();
 
     for (int p = 0; p < j->tokens; p++) {
         j->said[p] = (order){ p, p == 0 ? 1 : largest(j->alone[p - 1]) };
-        TRY(step(m, &nobody, &j->said[p], j->alone[p]));
+        TRY(step(m, &none, &j->said[p], j->alone[p]));
     }
     printf("%-10s %9.1f tokens/s\n", "alone", j->tokens / (now() - start));
     return 0;

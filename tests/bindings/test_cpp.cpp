@@ -551,7 +551,7 @@ static void wrong_sizes(coll::communicator &comm)
     if (comm.size() > 1) {
         refuses(comm, [&] { comm.alltoall(x); }, "which is no multiple of its");
         refuses(comm, [&] { comm.allgather(coll::in_place(x)); }, "allgather: the output has");
-        if (comm.rank()) refuses(comm, [&] { comm.scatter(empty, 0); }, "it has to be told how many elements come");
+        if (comm.rank()) refuses(comm, [&] { comm.scatter(empty, 0); }, "it needs the number of elements to receive");
         else { comm.barrier(); }
     }
     coll::buffer<int> memory = comm.alloc<int>(3);
@@ -582,7 +582,7 @@ static void lifetimes(coll::communicator &comm)
     check(is_known && !request.valid() && request.test(), comm, "a request that was moved away");
     check(other.wait() == size, comm, "where it was moved to");
     is_known = false;
-    try { other.wait(); } catch (const coll::error &wrong) { is_known = std::strstr(wrong.what(), "there is no request"); }
+    try { other.wait(); } catch (const coll::error &wrong) { is_known = std::strstr(wrong.what(), "is no request"); }
     check(is_known, comm, "a request that was waited for");
 
     coll::communicator copy = comm.dup(), moved = std::move(copy);

@@ -28,7 +28,7 @@ for compiler in g++ clang++; do
     done
 done
 
-# ---- an older language is told so, once
+# ---- an older language gets one sentence
 printf '#include "coll.hpp"\n' > "$dir/old.cpp"
 for compiler in g++ clang++; do
     command -v $compiler > /dev/null 2>&1 || continue

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.." || exit 1
 . tests/support/folder.sh
 : "${CC:=cc}"
 passed=0 failed=0
-verdict() { # status what
+conclusion() { # status what
     if [ "$1" -eq 0 ]; then passed=$((passed + 1)); echo "ok - $2"; else failed=$((failed + 1)); echo "FAILED - $2"; fi
 }
 python=
@@ -16,13 +16,13 @@ for one in python3 /usr/bin/python3; do
 done
 [ -n "$python" ] || { echo "FAILED - there is no python3 with NumPy (Debian: python3-numpy)"; echo "0 passed, 1 failed"; exit 1; }
 
-python3 bindings/generate.py --check; verdict $? "nothing that is generated is stale"
-CC=$CC python3 bindings/layout.py; verdict $? "every language has the layouts of C"
+python3 bindings/generate.py --check; conclusion $? "nothing that is generated is stale"
+CC=$CC python3 bindings/layout.py; conclusion $? "every language has the layouts of C"
 
 make --no-print-directory "$(folder release)/coll-run" "$(folder release)/train_digits" || exit 1
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
-$CC -std=c11 -O2 -fPIC -shared coll.c -o "$dir/libcoll.so" -pthread; verdict $? "the library"
+$CC -std=c11 -O2 -fPIC -shared coll.c -o "$dir/libcoll.so" -pthread; conclusion $? "the library"
 
 # The raw declarations of other languages, with the library: every rank prints the sum.
 says_the_sum() { # program
@@ -33,7 +33,7 @@ if command -v gfortran > /dev/null 2>&1; then
     from=$PWD/bindings/fortran
     (cd "$dir" && gfortran "$from/coll_raw.f90" "$from/hello.f90" -L. -lcoll -o fortran) \
         && says_the_sum "$dir/fortran"
-    verdict $? "Fortran"
+    conclusion $? "Fortran"
 else echo "left out - Fortran: there is no gfortran here"; fi
 if command -v rustc > /dev/null 2>&1; then
     sys=bindings/rust/coll-sys
@@ -41,23 +41,23 @@ if command -v rustc > /dev/null 2>&1; then
         && rustc --edition=2021 --extern coll_sys="$dir/libcoll_sys.rlib" -L "$dir" -l coll -o "$dir/rust" \
             $sys/examples/hello.rs \
         && says_the_sum "$dir/rust"
-    verdict $? "Rust"
+    conclusion $? "Rust"
 else echo "left out - Rust: there is no rustc here"; fi
 
 # Without a library it is compiled from the single file, once.
 for time in first second; do
     env -u COLL_LIBRARY XDG_CACHE_HOME="$dir/cache" PYTHONPATH=bindings/python CC="$CC" LD_LIBRARY_PATH= "$python" -c '
 import coll; print(coll.spawn(2, lambda comm: comm.allreduce(1)))' 2>> "$dir/compiling"
-    verdict $? "from the single file, the $time time"
+    conclusion $? "from the single file, the $time time"
 done
-[ "$(find "$dir/cache" -name '*.so*' 2> /dev/null | wc -l)" -le 1 ]; verdict $? "it was compiled once"
-[ "$(grep -c '^coll: compiling .*/coll.h with ' "$dir/compiling")" -eq 1 ]; verdict $? "it says that it compiles"
+[ "$(find "$dir/cache" -name '*.so*' 2> /dev/null | wc -l)" -le 1 ]; conclusion $? "it was compiled once"
+[ "$(grep -c '^coll: compiling .*/coll.h with ' "$dir/compiling")" -eq 1 ]; conclusion $? "it says that it compiles"
 mkdir "$dir/alone" && cp -r bindings/python/coll "$dir/alone" && \
     (cd "$dir/alone" && env -u COLL_LIBRARY LD_LIBRARY_PATH= PYTHONPATH=. \
     "$python" -c 'import coll; print(coll._load.lib)') 2>&1 | grep -q 'make install.*copy single/coll.h into\|CDLL'
-verdict $? "without a library and without coll.h it says what to do"
+conclusion $? "without a library and without coll.h it says what to do"
 if COLL_LIBRARY=/nowhere.so PYTHONPATH=bindings/python "$python" -c 'import coll' 2> /dev/null; then false; fi
-verdict $? "a library that COLL_LIBRARY names and is not there is an error"
+conclusion $? "a library that COLL_LIBRARY names and is not there is an error"
 
 export COLL_DIGITS="$PWD/$(folder release)/train_digits"
 export COLL_LIBRARY="$dir/libcoll.so" COLL_RUN="$PWD/$(folder release)/coll-run"
@@ -71,7 +71,7 @@ wrong=$(grep -cE '^(FAIL|ERROR): ' "$dir/log")
 [ $status -eq 0 ] || [ "$wrong" -gt 0 ] || wrong=1
 passed=$((passed + ${ran:-0} - wrong)) failed=$((failed + wrong))
 if command -v mypy > /dev/null 2>&1; then
-    (cd bindings/python && mypy --python-executable "$python" coll); verdict $? "mypy"
+    (cd bindings/python && mypy --python-executable "$python" coll); conclusion $? "mypy"
 fi
 [ "$passed" -ge 0 ] || passed=0
 echo "$passed passed, $failed failed"

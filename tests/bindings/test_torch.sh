@@ -32,12 +32,12 @@ launched() { # expected ranks test...: as many lines "ok" as there are tests
 }
 
 conforms() { # ranks: every test of PyTorch's ends as conformance.txt says
-    BACKEND=coll WORLD_SIZE=$1 timeout 900 "$python" bindings/torch/tests/conformance.py > "$dir/verdicts" 2> "$dir/log"
+    BACKEND=coll WORLD_SIZE=$1 timeout 900 "$python" bindings/torch/tests/conformance.py > "$dir/conclusions" 2> "$dir/log"
     awk -v ranks="$1" '
         FILENAME == ARGV[1] { if (/^[^#]/) wanted[$1] = $(2 * ranks - 1); next }
         $2 in wanted { count++; if ($1 == wanted[$2]) right++; else print "FAILED - " $2 ": " $1 ", and not " wanted[$2] }
         END { for (name in wanted) all++; print right + 0, all - right }' bindings/torch/tests/conformance.txt \
-        "$dir/verdicts" > "$dir/sum"
+        "$dir/conclusions" > "$dir/sum"
     grep FAILED "$dir/sum" && cat "$dir/log"
     passed=$((passed + $(awk 'END { print $1 }' "$dir/sum"))) failed=$((failed + $(awk 'END { print $2 }' "$dir/sum")))
 }

@@ -86,7 +86,7 @@ job() { # machine...: a rank on each; its log ends with the status
     wait
     rm -f $out/mixed.address
 }
-verdict() { # status name: of the last job
+conclusion() { # status name: of the last job
     if [ "$1" -eq 0 ]; then passed=$((passed + 1)); echo "ok - $2"; return; fi
     failed=$((failed + 1))
     echo "failed: $2"
@@ -107,15 +107,15 @@ refused() {
 }
 
 job $little
-agreed 7; verdict $? "one job of seven machines gets the same bits: $little"
+agreed 7; conclusion $? "one job of seven machines gets the same bits: $little"
 job s390x s390x
-agreed 2; verdict $? "two of the other byte order"
+agreed 2; conclusion $? "two of the other byte order"
 COLL_START_TIMEOUT_MS=15000                      # how long rank 0 waits for missing ranks; the others must connect before
 export COLL_START_TIMEOUT_MS
 job native s390x aarch64
-refused little; verdict $? "different byte orders in one job: an error on every rank, rank 0 is little-endian"
+refused little; conclusion $? "different byte orders in one job: an error on every rank, rank 0 is little-endian"
 job s390x armhf s390x
-refused big; verdict $? "different byte orders in one job: an error on every rank, rank 0 is big-endian"
+refused big; conclusion $? "different byte orders in one job: an error on every rank, rank 0 is big-endian"
 
 # ---- what has been proved, by machine
 echo

@@ -437,7 +437,7 @@ static void left_out(void)
 #if !COLL__HAS_DOMAIN && COLL__HAS_TCP
     asked = (coll_config){ .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE,
                            .tcp = { .shm_collectives = COLL_ON } };
-    refused("hub", &asked, 0, COLL__HYBRID_WITHOUT);
+    refused("shm_collectives", &asked, 0, COLL__HYBRID_WITHOUT);
 #endif
 #if !COLL__IS_WHOLE && COLL__HAS_TCP
     asked = (coll_config){ .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE, .tcp = { .lanes = 2 } };

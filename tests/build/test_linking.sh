@@ -65,7 +65,7 @@ says() { # name words flags...: why it is poll, and why it is not io_uring if th
     name=$1 words=$2; shift 2
     check "$name: links" made "$@"
     check "$name: poll, and why" met "over tcp (poll: $words;"
-    check "$name: io_uring requested" met "io_uring was asked for but cannot be had: $words" uring
+    check "$name: io_uring requested" met "io_uring was requested but is not available: $words" uring
 }
 needs() { readelf -d which | grep -q 'NEEDED.*liburing'; }
 needs_not() { ! needs; }

@@ -3,7 +3,7 @@
 #   parts      each profile, switch and list, and random sets of them, by gcc or clang: no warning; switches.c checks the
 #              bits, and the error for each missing part; no symbol of such a part is in the program
 #   refused    contradictions, removed switches, unknown words, switches that are 0: an #error with its sentence
-#   meetings   two ranks over TCP that were compiled with different parts and sizes
+#   handshakes   two ranks over TCP that were compiled with different parts and sizes
 #   calls      whole tests of the library with two sets of switches, drawn from five: the features that remain have the same bits
 #
 #   usage: [COLL_TEST_SEED=...] [COLL_TEST_SCALE=...] sh tests/build/test_switches.sh [PART...]
@@ -18,7 +18,7 @@ trap 'exit 1' HUP INT TERM
 seed=${COLL_TEST_SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
 scaled() { awk -v n="$1" -v scale="${COLL_TEST_SCALE:-1}" 'BEGIN { n = int(n * scale); print n < 1 ? 1 : n }'; }
 W="-std=c11 -O0 -Wall -Wextra -Wpedantic -Wundef -Werror -DCOLL_NO_URING -DCOLL__ONE_TIER -DCOLL_ASSERT"
-chosen=${*:-parts refused meetings calls}
+chosen=${*:-parts refused handshakes calls}
 is_chosen() { case " $chosen " in *" $1 "*) ;; *) false ;; esac; }
 echo "seed $seed"
 
@@ -37,7 +37,7 @@ cat > "$dir/symbols" <<ROWS
 !COLL__HAS_SHM                        coll__memory_(open|map|make|move|spill|drain)
 !COLL__HAS_MESSAGES                   coll__(messages_start|note_arrived|execution_|post_round|deliver)
 !COLL__HAS_RECORDER                   coll__record_first|coll__json_|coll__dump_json
-!COLL__HAS_BACKGROUND                 coll__background_(main|begin|move|nap|rest|sleep)
+!COLL__HAS_BACKGROUND                 coll__background_(main|begin|move|rest|sleep)
 *!COLL__HAS_CHOICE                    coll__(blocks_walk|broadcast_blocks)
 +!COLL__HAS_CHOICE                    coll__query_of
 *!COLL__HAS_CHOICE                    coll__(priced|cost_bruck|measure_(ping|wire))
@@ -51,7 +51,7 @@ cat > "$dir/symbols" <<ROWS
 *!COLL__IS_WHOLE                      coll__columns_|coll__check_rows
 +!COLL__IS_WHOLE                      coll__stripe_(land|chunk|head)
 *!COLL__IS_WHOLE                      coll__(late_text|late_ranks|check_freed|wanted_gone)
-*!COLL__HAS_SHRINK                    coll__(shrink_once|migration_|agreement_(run|open|propose|world)|dialling_|heard_|attendee_)
+*!COLL__HAS_SHRINK                    coll__(shrink_once|migration_|agreement_(run|open|propose|world)|dialling_|heard_)
 *!COLL__HAS_SECURITY                  coll__hmac|coll__handshake_(prove|sum|hear_(proof|answer))|coll__(checked_|read_key_file)
 *!COLL__HAS_ENV                       coll__launch_(row|hosts|halves)|coll__launchers
 !COLL__HAS_TEXT                       coll__explain_error|coll__print_self|coll__start_failed
@@ -161,7 +161,7 @@ parts() {
     done
     try clang "bare metal, only i32" -DCOLL_TINY -DCOLL_ONLY_TYPES=i32
     try clang "bare metal, only bf16" -DCOLL_TINY -DCOLL_ONLY_TYPES=bf16
-    try gcc "the least sizes" $fewest $alike
+    try gcc "the least sizes" $fewest $same
     try clang "large sizes" -DCOLL_BLOCK_BYTES=16384 -DCOLL_CACHED_CALLS=33 -DCOLL_OVERLAP=64 -DCOLL_RECORDS=1000 \
         -DCOLL_PACK_BYTES=1048576 -DCOLL_SHORT_BYTES=131072
     set=0
@@ -186,7 +186,7 @@ parts() {
 # Sizes (core/base/coll_sizes.h): as small as possible; those that must be the same on all ranks.
 fewest="-DCOLL_BLOCK_BYTES=256 -DCOLL_CACHED_BYTES=0 -DCOLL_CACHED_CALLS=1 -DCOLL_OVERLAP=1 -DCOLL_BINS=4"
 fewest="$fewest -DCOLL_COPY_BYTES=64 -DCOLL_RECORDS=1 -DCOLL_REQUESTS=0"
-alike="-DCOLL_PACK_BYTES=64 -DCOLL_SHORT_BYTES=64 -DCOLL_CREDIT_BYTES=4096"
+same="-DCOLL_PACK_BYTES=64 -DCOLL_SHORT_BYTES=64 -DCOLL_CREDIT_BYTES=4096"
 
 # ---- refused
 
@@ -268,7 +268,7 @@ met() { # name, words that rank 1 prints, flags of rank 0, flags of rank 1: both
     if grep -q "$2" "$dir/said1" && grep -qE '^met$|these ranks have not come: 1' "$dir/said0"; then ok "$1: $2"
     else wrong "$1" "$(head -n 2 "$dir/said0") | $(head -n 2 "$dir/said1")"; fi
 }
-meetings() {
+handshakes() {
     met "small meets small" "^met$" -DCOLL_SMALL -DCOLL_SMALL
     met "small meets what chooses as it does" "^met$" -DCOLL_SMALL -DCOLL_NO_HIERARCHY
     met "what chooses as small does meets it" "^met$" -DCOLL_NO_HIERARCHY -DCOLL_SMALL
@@ -278,7 +278,7 @@ meetings() {
     met "with a choice and without it" COLL_NO_CHOICE "" -DCOLL_NO_CHOICE
     met "sizes that may differ" "^met$" "" "$fewest"
     met "sizes that may not" COLL_PACK_BYTES "" -DCOLL_SHORT_BYTES=1024
-    met "equal sizes" "^met$" "$alike" "$alike $fewest"
+    met "equal sizes" "^met$" "$same" "$same $fewest"
 }
 
 # ---- whole tests.  available.h has the features; for the others they require the error that names the switch.
@@ -307,6 +307,6 @@ calls() {
     done
 }
 
-for part in parts refused meetings calls; do if is_chosen $part; then $part; fi; done
+for part in parts refused handshakes calls; do if is_chosen $part; then $part; fi; done
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

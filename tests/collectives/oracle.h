@@ -73,7 +73,7 @@ typedef struct test_world {
     uint64_t    seed;
     double      scale;
     int64_t     only;                             /* the one case to run; -1: all                             */
-    unsigned    arrivals;                         /* at barriers, by all ranks                                */
+    unsigned    entered;                          /* at barriers, by all ranks                                */
     long        ran;                              /* cases                                                    */
     long        slow;                             /* calls that took longer than SLOW_SECONDS                 */
     bool        applied[KIND_COUNT][ALGORITHM_COUNT];

@@ -183,7 +183,7 @@ static int messages(coll_comm *comm, void *arg)
 }
 
 /* An operation of the caller's own, which waits for the caller's thread. */
-typedef struct own { pthread_t thread; atomic_int calls, strangers; } own;
+typedef struct own { pthread_t thread; atomic_int calls, intruders; } own;
 
 static void add_here(const void *in, void *inout, size_t count, coll_type type, void *context)
 {
@@ -193,7 +193,7 @@ static void add_here(const void *in, void *inout, size_t count, coll_type type, 
 
     (void)type;
     atomic_fetch_add(&o->calls, 1);
-    if (!pthread_equal(o->thread, pthread_self())) atomic_fetch_add(&o->strangers, 1);
+    if (!pthread_equal(o->thread, pthread_self())) atomic_fetch_add(&o->intruders, 1);
     for (size_t i = 0; i < count; i++) all[i] += lower[i];
 }
 
@@ -217,8 +217,8 @@ static int user(coll_comm *comm, void *arg)
     sum_check(&s, other, 5);
     CHECK(coll_wait(request) == COLL_OK, "%s", coll_error(comm));
     for (size_t i = 0; i < LONG; i++) wrong += numbers[i] != coll_size(comm) * (int32_t)i;
-    CHECK(wrong == 0 && mine.calls > 0 && mine.strangers == 0, "%s: %zu elements are wrong; fn ran %d times, %d on other threads",
-          world, wrong, mine.calls, mine.strangers);
+    CHECK(wrong == 0 && mine.calls > 0 && mine.intruders == 0, "%s: %zu elements are wrong; fn ran %d times, %d on other threads",
+          world, wrong, mine.calls, mine.intruders);
     coll_request_free(request);
     sum_free(&s);
     coll_free(other);
@@ -252,7 +252,7 @@ static int loop(coll_comm *comm, void *arg)
         for (int i = 0; i < SIZES; i++) left += coll_test(s[i].request) == COLL_PENDING;
     }
     CHECK(left == 0, "%s: the descriptor is not readable, and %d operations are pending", world, left);
-    CHECK(mine.strangers == 0 && all[999] == 999 * coll_size(comm), "%s: %d foreign calls, %d", world, mine.strangers, all[999]);
+    CHECK(mine.intruders == 0 && all[999] == 999 * coll_size(comm), "%s: %d foreign calls, %d", world, mine.intruders, all[999]);
     for (int i = 0; i < SIZES; i++) {
         sum_check(&s[i], comm, i);
         sum_free(&s[i]);
@@ -402,7 +402,7 @@ static int off(coll_comm *comm, void *arg)
 
 /* ---- >>a transport of one's own: only if it says so ---- */
 
-typedef struct still { atomic_int strangers; pthread_t thread; } still;
+typedef struct still { atomic_int intruders; pthread_t thread; } still;
 
 static coll_status still_queue(void *context, coll_xfer *x) { (void)context, (void)x; return COLL_OK; }
 static void still_close(void *context) { (void)context; }
@@ -413,7 +413,7 @@ static coll_status still_progress(void *context, int wait_ms)
 {
     still *s = context;
 
-    if (!pthread_equal(s->thread, pthread_self())) atomic_fetch_add(&s->strangers, 1);
+    if (!pthread_equal(s->thread, pthread_self())) atomic_fetch_add(&s->intruders, 1);
     if (wait_ms > 0) usleep(1000);
     return COLL_OK;
 }
@@ -430,8 +430,8 @@ static void test_custom(bool in_background)
 
     CHECK(coll_init_custom(&transport, &s, 0, 2, &comm, NULL) == COLL_OK, "%s", coll_error(NULL));
     CHECK(coll_irecv(comm, &number, 1, COLL_I32, 1, 0, &request) == COLL_OK, "%s", coll_error(comm));
-    while (support_seconds() < end && s.strangers == 0) compute();
-    CHECK((s.strangers > 0) == in_background, "%d calls came from another thread", s.strangers);
+    while (support_seconds() < end && s.intruders == 0) compute();
+    CHECK((s.intruders > 0) == in_background, "%d calls came from another thread", s.intruders);
     coll_free(comm);
     CHECK(coll_test(request) == COLL_ERR_ABORTED, "a receive that was pending: %d", (int)coll_test(request));
     coll_request_free(request);

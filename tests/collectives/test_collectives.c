@@ -120,7 +120,7 @@ static void trial_start(test_rank *r, trial *t)
     if (t->c.kind == COLL_BARRIER) {
         if (r->rank == t->c.root) sched_yield();
         t->barrier = r->barriers++;
-        __atomic_add_fetch(&r->world->arrivals, 1, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&r->world->entered, 1, __ATOMIC_RELAXED);
     }
     switch (style_of(&t->c)) {
     case STYLE_PLAIN:   t->status = call_plain(r, t); break;
@@ -225,9 +225,9 @@ static void trial_expect(const test_rank *r, trial *t)
 }
 
 /* Compare everything; the empty string says that all is well. */
-static void trial_judge(const test_rank *r, trial *t, char *text, size_t length)
+static void trial_evaluate(const test_rank *r, trial *t, char *text, size_t length)
 {
-    const unsigned arrivals = __atomic_load_n(&r->world->arrivals, __ATOMIC_RELAXED), size = (unsigned)r->size;
+    const unsigned entered = __atomic_load_n(&r->world->entered, __ATOMIC_RELAXED), size = (unsigned)r->size;
     const bool refused = is_refused(r, t);
     ptrdiff_t at;
 
@@ -237,9 +237,9 @@ static void trial_judge(const test_rank *r, trial *t, char *text, size_t length)
         return;
     }
     if (t->c.kind == COLL_BARRIER) {
-        if (!refused && arrivals < (t->barrier + 1) * size)
+        if (!refused && entered < (t->barrier + 1) * size)
             snprintf(text, length, "left barrier %u when only %u of %u ranks had come to it", t->barrier,
-                     arrivals - t->barrier * size, size);
+                     entered - t->barrier * size, size);
         return;
     }
     if (!refused) trial_expect(r, t);
@@ -266,7 +266,7 @@ static void trial_finish(test_rank *r, trial *t)
 {
     char what[1024], text[2048] = "";
 
-    trial_judge(r, t, what, sizeof what);
+    trial_evaluate(r, t, what, sizeof what);
     if (*what) describe(r, &t->c, what, text, sizeof text);
     CHECK(!*what, "%s", text);
     if (*what) note_failure(r, t->status);
@@ -315,7 +315,7 @@ static uint64_t case_seed(const test_rank *r, uint64_t part)
  * machine. */
 static void note_time(test_rank *r, size_t count, double took)
 {
-    if (count <= 5000 && took > SLOW_SECONDS && took * 1e3 > (double)support_patience((int64_t)(SLOW_SECONDS * 1e3)))
+    if (count <= 5000 && took > SLOW_SECONDS && took * 1e3 > (double)support_scaled((int64_t)(SLOW_SECONDS * 1e3)))
         __atomic_add_fetch(&r->world->slow, 1, __ATOMIC_RELAXED);
 }
 
@@ -850,7 +850,7 @@ static void run_world(const char *name, int only_size, int64_t only_case)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && !failed; i++) {
         if (only_size && sizes[i] != only_size) continue;
         world.size = now.size = sizes[i];
-        world.arrivals = 0;
+        world.entered = 0;
         failed = support_run_config(name, world.size, &config, worker, &world);
         CHECK(failed == 0, "%s: %d of %d ranks gave up", name, failed, world.size);
         oracle_clear(&world);

@@ -101,7 +101,7 @@ static coll_status finish(coll_request *request, uint64_t how)
 }
 
 /* What is wrong with a status: "" where it is good, or must or (`may_refuse`) may be a refusal. */
-static void judge_status(const member *m, const coll_call *call, coll_status status, bool may_refuse, char *why, size_t room)
+static void evaluate_status(const member *m, const coll_call *call, coll_status status, bool may_refuse, char *why, size_t room)
 {
     const there_lack lack = there_call(call);
     const bool is_refused = status == COLL_ERR_UNSUPPORTED;
@@ -124,15 +124,15 @@ static coll_status run_call(member *m, const model_call *c, model_style style, m
     model_part_make(p, c, m->rank, form);
     coll_status status = model_begin(m->comm, &p->call, style, &request);
     if (!status) status = finish(request, m->number);
-    if (!status) model_part_judge(p, why, sizeof why);
+    if (!status) model_part_evaluate(p, why, sizeof why);
     if (!status && !*why && style == MODEL_PREPARED) {            /* again, with other data                  */
         p->c.data_seed = support_mix(p->c.data_seed);
         model_part_fill(p);
         status = coll_restart(request);
         if (!status) status = finish(request, m->number + 1);
-        if (!status) model_part_judge(p, why, sizeof why);
+        if (!status) model_part_evaluate(p, why, sizeof why);
     }
-    if (!*why) judge_status(m, &p->call, status, may_refuse, why, sizeof why);
+    if (!*why) evaluate_status(m, &p->call, status, may_refuse, why, sizeof why);
     model_part_name(p, name, sizeof name);
     snprintf(what, sizeof what, "%s, asked for %s, %s", name, model_form_names[form], model_style_names[style]);
     note(m, c->kind, what, why, status ? 0 : (unsigned)mark_of(style) | in_place);

@@ -220,12 +220,12 @@ static const struct disagreement { const char *name; size_t sent, expected; cons
     { "nothing is expected", 4, 0, { "4", NULL } },
 };
 
-typedef struct quarrel { const struct disagreement *row; coll_kind kind; } quarrel;
+typedef struct conflict { const struct disagreement *row; coll_kind kind; } conflict;
 
-static int quarrel_worker(coll_comm *comm, void *arg)
+static int conflict_worker(coll_comm *comm, void *arg)
 {
     static unsigned char some[RANKS_MOST * 10000], other[RANKS_MOST][RANKS_MOST * 10000];
-    const quarrel *q = (const quarrel *)arg;
+    const conflict *q = (const conflict *)arg;
     const int rank = coll_rank(comm), size = coll_size(comm);
     size_t out[RANKS_MOST], in[RANKS_MOST], at[RANKS_MOST];
     coll_call call = { .kind = q->kind, .algorithm = is_tree(q->kind) ? "tree" : "circulant", .type = COLL_U8, .send = some,
@@ -246,14 +246,14 @@ static int quarrel_worker(coll_comm *comm, void *arg)
     return 0;
 }
 
-static void test_quarrels(int size)
+static void test_conflicts(int size)
 {
     static const coll_kind of[] = { COLL_ALLTOALLV, COLL_GATHERV, COLL_SCATTERV };
 
     for (int k = 0; k < 3; k++)
         for (size_t i = 0; there_kind(of[k]) && i < sizeof disagreements / sizeof *disagreements; i++) {
-            quarrel q = { &disagreements[i], of[k] };
-            CHECK(model_run(world, size, NULL, quarrel_worker, &q) == 0, "%s: the world could not be run", world);
+            conflict q = { &disagreements[i], of[k] };
+            CHECK(model_run(world, size, NULL, conflict_worker, &q) == 0, "%s: the world could not be run", world);
         }
 }
 
@@ -377,7 +377,7 @@ int main(int count, char **words)
         for (int size = 1; size <= RANKS_MOST; size += is_slow && size > 3 ? 6 : 1)
             if (!size_of_all || size == size_of_all)
                 CHECK(model_run(world, size, NULL, oracle_worker, NULL) == 0, "%s: %d ranks could not be run", world, size);
-        test_quarrels(4);
+        test_conflicts(4);
     }
     world = "loop";
     if (there_kind(COLL_ALLTOALLV)) test_tampering();

@@ -22,14 +22,14 @@
 
 #include <sched.h>
 
-enum { RANKS_MOST = 9, LINES = 6, FLYING_MOST = 24, PREPARED_MOST = 5, GRAVES_MOST = 32, OPERATIONS_A_STEP = 8,
+enum { RANKS_MOST = 9, LINES = 6, FLYING_MOST = 24, PREPARED_MOST = 5, CLOSED_MOST = 32, OPERATIONS_A_STEP = 8,
        PROGRAM_SECONDS = 100, STALL_TIMEOUT_MS = 60000, STEPS_USUAL = 250, WHAT_LENGTH = 320 };
 
 /* ---- >>programs ---- */
 
 /* Shared by the ranks of one operation: the number that have finished it, and the bits that they agree on. */
 typedef struct handshake {
-    unsigned arrivals;
+    unsigned entered;
     uint64_t agreed;
 } handshake;
 
@@ -37,7 +37,7 @@ typedef struct program {
     const char *world;
     int         size, steps;
     uint64_t    seed;
-    handshake    *meetings;                       /* of operation i in the group whose first rank is r: [i * size + r] */
+    handshake    *handshakes;                     /* of operation i in the group whose first rank is r: [i * size + r] */
     int         failed;
 } program;
 
@@ -47,7 +47,7 @@ typedef struct message {
     coll_type      type;
     size_t         base;                          /* messages have up to twice as many elements               */
     int            dest, source, tag;             /* source: the argument of the call                         */
-    int            real_source, real_tag;         /* which message it is to be; source MODEL_NOBODY: any      */
+    int            real_source, real_tag;         /* which message it is to be; source MODEL_NONE: any        */
     bool           sends, receives;
     size_t         room;
     support_buffer send, recv;
@@ -82,8 +82,8 @@ typedef struct actor {
     task      *detached[FLYING_MOST];
     int        detachments;
     task      *prepared[PREPARED_MOST];
-    coll_comm *graves[GRAVES_MOST];
-    int        grave_count;
+    coll_comm *closed[CLOSED_MOST];
+    int        closed_count;
     bool       is_over;
 } actor;
 
@@ -132,13 +132,13 @@ static void fail_call(actor *a, const line *l, const char *what, coll_status sta
     fail(a, a->step, what, why);
 }
 
-static handshake *meeting_of(actor *a, const line *l)
+static handshake *handshake_of(actor *a, const line *l)
 {
     int leader = l->ranks[0];
 
     for (int i = 1; i < l->count; i++)
         if (l->ranks[i] < leader) leader = l->ranks[i];
-    return &a->p->meetings[(a->operation % (a->p->steps * OPERATIONS_A_STEP)) * a->p->size + leader];
+    return &a->p->handshakes[(a->operation % (a->p->steps * OPERATIONS_A_STEP)) * a->p->size + leader];
 }
 
 /* ---- >>messages: expected ones ---- */
@@ -188,7 +188,7 @@ static coll_call message_call(const message *t, int me)
 }
 
 /* The buffers after the message, and what the request says of it. */
-static void message_judge(message *t, coll_request *request, char *why, size_t length)
+static void message_evaluate(message *t, coll_request *request, char *why, size_t length)
 {
     const model_type type = model_type_of(t->type);
     int source = t->real_source, tag = -9;
@@ -248,14 +248,14 @@ static void task_fail(actor *a, const task *t, const char *why)
 }
 
 /* The operation is over with this status: is all as it must be? */
-static void task_judge(actor *a, task *t, coll_status status)
+static void task_evaluate(actor *a, task *t, coll_status status)
 {
     const line *l = &a->lines[t->line];
     char why[512];
 
     if (status) snprintf(why, sizeof why, "%s: %s", coll_status_text(status), coll_error(l->comm));
-    else if (t->is_message) message_judge(&t->message, t->request, why, sizeof why);
-    else model_part_judge(&t->part, why, sizeof why);
+    else if (t->is_message) message_evaluate(&t->message, t->request, why, sizeof why);
+    else model_part_evaluate(&t->part, why, sizeof why);
     if (*why) task_fail(a, t, why);
 }
 
@@ -265,7 +265,7 @@ static void land(actor *a, int i)
 {
     task *t = a->flying[i];
 
-    task_judge(a, t, coll_test(t->request));
+    task_evaluate(a, t, coll_test(t->request));
     task_free(t);
     a->flying[i] = a->flying[--a->flights];
 }
@@ -293,7 +293,7 @@ static void land_one(actor *a)
     else if (how == 1) status = coll_wait_all(a->flights + 1, requests);
     else if (how == 2) status = coll_wait_any(a->flights + 1, requests, &index);
     else status = coll_wait(t->request);
-    if (status < 0) task_judge(a, t, status);
+    if (status < 0) task_evaluate(a, t, status);
     else if (index < 0 || index > a->flights || !requests[index]) index = pick;      /* all had finished before   */
     if (coll_wait(a->flying[index]->request) < 0 && status >= 0) status = coll_test(a->flying[index]->request);
     land(a, index);
@@ -320,7 +320,7 @@ static void quiet(actor *a, int of_line)
     for (int i = a->detachments - 1; i >= 0 && !status; i--) {
         task *t = a->detached[i];
         if (t->line != of_line) continue;
-        task_judge(a, t, COLL_OK);
+        task_evaluate(a, t, COLL_OK);
         task_free(t);
         a->detached[i] = a->detached[--a->detachments];
     }
@@ -349,7 +349,7 @@ static void task_begin(actor *a, task *t)
 
     task_name(t, now.what[a->rank], WHAT_LENGTH);
     if (!t->is_message && own(a, 16) == 0) d.timeout_ms = STALL_TIMEOUT_MS;
-    if (t->part.arrivals) __atomic_add_fetch(t->part.arrivals, 1, __ATOMIC_RELAXED);
+    if (t->part.entered) __atomic_add_fetch(t->part.entered, 1, __ATOMIC_RELAXED);
     status = model_begin(l->comm, &d, t->style, &t->request);
     if (is_left_out(a, t, &d, status)) return;
     if (status == COLL_ERR_UNSUPPORTED && d.algorithm) {           /* the same on every rank                   */
@@ -357,7 +357,7 @@ static void task_begin(actor *a, task *t)
         status = model_begin(l->comm, &d, t->style, &t->request);
     }
     if (!t->request || status) {
-        task_judge(a, t, status);
+        task_evaluate(a, t, status);
         task_free(t);
         return;
     }
@@ -495,14 +495,14 @@ static void collective_step(actor *a, int of_line, int at)
     if (!l->comm || a->is_over) return;
     model_call c = draw_call(a, l, at);
     task *t = task_make(a, of_line);
-    handshake *m = meeting_of(a, l);
+    handshake *m = handshake_of(a, l);
 
     c.algorithm = numbered(c.algorithm, drawn(a, at + 6));
     t->style = (model_style)own(a, MODEL_STYLE_COUNT);
     if (t->style == MODEL_PREPARED) t->style = MODEL_START;        /* that choice is not each rank's own       */
     model_part_make(&t->part, &c, l->me, draw_form(a, &c, l->me));
     t->part.agreed = &m->agreed;
-    if (c.kind == COLL_BARRIER) t->part.arrivals = &m->arrivals;
+    if (c.kind == COLL_BARRIER) t->part.entered = &m->entered;
     task_begin(a, t);
 }
 
@@ -515,7 +515,7 @@ static task *message_make(actor *a, int of_line, int base_draw)
     const uint64_t pick = random % (MODEL_TYPE_COUNT + 1);
 
     t->is_message = true;
-    t->message = (message){ .seed = drawn(a, base_draw + 1), .tag = a->step, .real_tag = a->step, .real_source = MODEL_NOBODY };
+    t->message = (message){ .seed = drawn(a, base_draw + 1), .tag = a->step, .real_tag = a->step, .real_source = MODEL_NONE };
     t->message.type = pick < MODEL_TYPE_COUNT ? model_types[pick].type : COLL_BLOB(37);
     t->message.base = draw_count(random >> 8, false);
     if ((random >> 50) % 16 == 0) t->message.base = 20011;
@@ -632,7 +632,7 @@ static void prepare_step(actor *a, int of_line)
         status = coll_prepare(l->comm, &t->part.call, &t->request);
     }
     if (status) {
-        task_judge(a, t, status);
+        task_evaluate(a, t, status);
         task_free(t);
         return;
     }
@@ -650,10 +650,10 @@ static void restart_step(actor *a, int of_line)
         a->operation++;
         task *t = a->prepared[i];
         if (!t || !(mask >> i & 1)) continue;
-        handshake *m = meeting_of(a, &a->lines[t->line]);
+        handshake *m = handshake_of(a, &a->lines[t->line]);
         t->step = a->step;
         t->part.agreed = &m->agreed;
-        t->part.arrivals = t->part.c.kind == COLL_BARRIER ? &m->arrivals : NULL;
+        t->part.entered = t->part.c.kind == COLL_BARRIER ? &m->entered : NULL;
         t->part.c.data_seed = drawn(a, 21 + i);
         model_part_fill(&t->part);
         const int j = model_is_gpu(world) ? n : (int)own(a, (uint64_t)n + 1);
@@ -662,27 +662,27 @@ static void restart_step(actor *a, int of_line)
     }
     for (int i = 0; i < n && !a->is_over; i++) {
         task_name(running[i], now.what[a->rank], WHAT_LENGTH);
-        if (running[i]->part.arrivals) __atomic_add_fetch(running[i]->part.arrivals, 1, __ATOMIC_RELAXED);
+        if (running[i]->part.entered) __atomic_add_fetch(running[i]->part.entered, 1, __ATOMIC_RELAXED);
         const coll_status status = coll_restart(running[i]->request);
-        if (status) task_judge(a, running[i], status);
+        if (status) task_evaluate(a, running[i], status);
     }
     if (mask >> 20 & 1) collective_step(a, of_line, 40);
     while (n && !a->is_over) {
         const int pick = (int)own(a, (uint64_t)n);
         task_name(running[pick], now.what[a->rank], WHAT_LENGTH);
-        task_judge(a, running[pick], coll_wait(running[pick]->request));
+        task_evaluate(a, running[pick], coll_wait(running[pick]->request));
         running[pick] = running[--n];
     }
 }
 
 /* ---- >>communicators ---- */
 
-static void free_graves(actor *a, bool all)
+static void free_closed(actor *a, bool all)
 {
-    while (a->grave_count && (all || a->grave_count == GRAVES_MOST || own(a, 3) == 0)) {
-        const int pick = (int)own(a, (uint64_t)a->grave_count);
-        coll_comm *comm = a->graves[pick];
-        a->graves[pick] = a->graves[--a->grave_count];
+    while (a->closed_count && (all || a->closed_count == CLOSED_MOST || own(a, 3) == 0)) {
+        const int pick = (int)own(a, (uint64_t)a->closed_count);
+        coll_comm *comm = a->closed[pick];
+        a->closed[pick] = a->closed[--a->closed_count];
         say(a, "coll_free");
         const coll_status status = coll_free(comm);
         if (status) fail(a, a->step, "coll_free", coll_status_text(status));
@@ -701,10 +701,10 @@ static void line_end(actor *a, int i)
         land_all(a, i);
         quiet(a, i);
         if (a->is_over) return;
-        a->graves[a->grave_count++] = l->comm;
+        a->closed[a->closed_count++] = l->comm;
     }
     *l = (line){ .exists = false };
-    free_graves(a, false);
+    free_closed(a, false);
 }
 
 /* Is the new communicator the expected one?  Ranks, and their ranks in the world. */
@@ -899,8 +899,8 @@ static void wind_up(actor *a)
     for (int i = 0; i < LINES; i++) quiet(a, i);
     if (!a->is_over && a->detachments) fail(a, a->step, "winding up", "what was let go of has no line any more");
     for (int i = 1; i < LINES; i++)
-        if (a->lines[i].comm) a->graves[a->grave_count++] = a->lines[i].comm;
-    free_graves(a, true);
+        if (a->lines[i].comm) a->closed[a->closed_count++] = a->lines[i].comm;
+    free_closed(a, true);
 }
 
 static int act(coll_comm *comm, void *arg)
@@ -931,11 +931,11 @@ static void program_case(const void *arg)
 
     now.p = &p;
     support_limit_report = report_ranks;
-    p.meetings = support_need(calloc((size_t)(p.steps * OPERATIONS_A_STEP * p.size), sizeof *p.meetings));
+    p.handshakes = support_need(calloc((size_t)(p.steps * OPERATIONS_A_STEP * p.size), sizeof *p.handshakes));
     const int failed = model_run(p.world, p.size, &config, act, &p);
     CHECK(failed == 0 && !__atomic_load_n(&p.failed, __ATOMIC_ACQUIRE), "%s, %d ranks, seed %llu, %d steps: %s", p.world,
           p.size, (unsigned long long)p.seed, p.steps, failed ? "the world could not be run" : "failed as told above");
-    free(p.meetings);
+    free(p.handshakes);
 }
 
 typedef struct options {

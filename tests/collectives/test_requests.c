@@ -12,7 +12,7 @@
 enum { RANKS = 2, MANY = 1000, ROUNDS = 300, AT_ONCE = 40, LIMIT_SECONDS = 120 };
 
 /* The allocator of the communicators. */
-static purse purse_of_all;
+static counter counter_of_all;
 
 /* Requests that one thread hands to another, which frees them. */
 typedef struct chute {
@@ -82,14 +82,14 @@ static int crowd_rank(coll_comm *comm, void *arg)
     start(comm, requests, numbers, 1);
     coll_request_free(requests[0]);
     CHECK(coll_barrier(comm) == COLL_OK, "%s", coll_error(comm));
-    const long before = __atomic_load_n(&purse_of_all.bytes, __ATOMIC_RELAXED);
+    const long before = __atomic_load_n(&counter_of_all.bytes, __ATOMIC_RELAXED);
     CHECK(coll_barrier(comm) == COLL_OK, "%s", coll_error(comm));
     start(comm, requests, numbers, MANY);
     for (int i = 0; i < MANY; i++) coll_request_free(requests[i]);
     start(comm, requests, numbers, 1);
     coll_request_free(requests[0]);
     CHECK(coll_barrier(comm) == COLL_OK, "%s", coll_error(comm));
-    const long kept = __atomic_load_n(&purse_of_all.bytes, __ATOMIC_RELAXED) - before;
+    const long kept = __atomic_load_n(&counter_of_all.bytes, __ATOMIC_RELAXED) - before;
     CHECK(kept <= RANKS * (COLL_REQUESTS + COLL_OVERLAP) * size, "%ld bytes are kept of %d requests", kept, MANY);
     CHECK(coll_barrier(comm) == COLL_OK, "%s", coll_error(comm));
     free(requests);
@@ -144,7 +144,7 @@ static int leaving_rank(coll_comm *comm, void *arg)
 static void leaving_case(const coll_config *config)
 {
     CHECK(coll_spawn(RANKS, leaving_rank, NULL, config) == 0, "%s", coll_error(NULL));
-    CHECK(purse_of_all.blocks > 0, "requests that are not freed have no memory");
+    CHECK(counter_of_all.blocks > 0, "requests that are not freed have no memory");
     for (int r = 0; r < RANKS; r++)
         for (int i = 0; i < AT_ONCE; i++) {
             CHECK(!later[r][i] || coll_test(later[r][i]) == COLL_OK, "a request that had ended has changed");
@@ -171,7 +171,7 @@ static int wrong_rank(coll_comm *comm, void *arg)
 
 int main(void)
 {
-    const coll_allocator allocator = { purse_allocate, purse_free, &purse_of_all };
+    const coll_allocator allocator = { counter_allocate, counter_free, &counter_of_all };
     const coll_config config = { .allocator = &allocator };
     const struct {
         const char *name;
@@ -187,7 +187,7 @@ int main(void)
         const int failed = check__failed;
         if (cases[i].body) cases[i].body(&config);
         else CHECK(coll_spawn(RANKS, cases[i].work, NULL, &config) == 0, "%s", coll_error(NULL));
-        CHECK(purse_of_all.blocks == 0, "%s: %ld blocks are lost", cases[i].name, purse_of_all.blocks);
+        CHECK(counter_of_all.blocks == 0, "%s: %ld blocks are lost", cases[i].name, counter_of_all.blocks);
         printf("%s - %s\n", check__failed > failed ? "FAILED" : "ok", cases[i].name);
     }
     return CHECK_DONE();

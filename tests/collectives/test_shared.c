@@ -146,7 +146,7 @@ static void *crowd_main(void *arg)
 }
 
 /* Threads that take turns all get the lock; of other threads, two never have it at the same time. */
-static void test_door(bool by_turns, int rounds)
+static void test_lock(bool by_turns, int rounds)
 {
     pthread_t threads[SIDES];
     crowd crowds[SIDES];
@@ -175,8 +175,8 @@ int main(int argc, char **argv)
     const char *scale = getenv("COLL_TEST_SCALE");
 
     if (scale) calls = (int)(CALLS * atof(scale));
-    test_door(true, 200);
-    for (int i = 0; i < 20; i++) test_door(false, 2000);
+    test_lock(true, 200);
+    for (int i = 0; i < 20; i++) test_lock(false, 2000);
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
         world = worlds[i];
         if (argc > 1 && strcmp(argv[1], world)) continue;

@@ -22,7 +22,7 @@ static const coll_kind kinds[] = {
 static const coll_type types[] = { COLL_F32, COLL_F64, COLL_BF16, COLL_I32 };
 static const size_t counts[] = { 1, 300, MOST };
 
-typedef struct trial { const char *world; purse purse; long checked, turns; } trial;
+typedef struct trial { const char *world; counter counter; long checked, turns; } trial;
 typedef struct buffers { double in[RANKS * MOST], out[RANKS * MOST]; } buffers;
 
 /* The call once, in this form. */
@@ -51,7 +51,7 @@ static coll_status call_in_step(coll_comm *comm, const coll_call *call, form_of_
 static long taken(coll_comm *comm, const trial *t)
 {
     CHECK(coll_barrier(comm) == COLL_OK, "%s", coll_error(comm));
-    const long n = __atomic_load_n(&t->purse.taken, __ATOMIC_RELAXED);
+    const long n = __atomic_load_n(&t->counter.taken, __ATOMIC_RELAXED);
     CHECK(coll_barrier(comm) == COLL_OK, "%s", coll_error(comm));
     return n;
 }
@@ -133,16 +133,16 @@ int main(int argc, char **argv)
     support_limit(300, NULL);
     for (int i = 0; i < 3; i++) {
         trial t = { .world = worlds[i] };
-        const coll_allocator allocator = { purse_allocate, purse_free, &t.purse };
+        const coll_allocator allocator = { counter_allocate, counter_free, &t.counter };
         coll_config config = { .transport = i == 1 ? "sim" : NULL, .allocator = &allocator };
         if ((argc > 1 && !support_listed(argv[1], worlds[i])) || !support_has_world(worlds[i])) continue;
         const int failed = check__failed;
         const int result = i == 2 ? support_run_config(worlds[i], RANKS, &config, worker, &t)
                                   : coll_spawn(RANKS, worker, &t, &config);
         CHECK(result == 0, "%s: %d", worlds[i], result);
-        CHECK(t.purse.blocks == 0, "%s: %ld blocks are lost", worlds[i], t.purse.blocks);
+        CHECK(t.counter.blocks == 0, "%s: %ld blocks are lost", worlds[i], t.counter.blocks);
         printf("%s - %s: %ld kinds of calls, %ld allocations in all, %ld turns to become steady\n",
-               check__failed > failed ? "FAILED" : "ok", worlds[i], t.checked, t.purse.taken, t.turns);
+               check__failed > failed ? "FAILED" : "ok", worlds[i], t.checked, t.counter.taken, t.turns);
     }
     return CHECK_DONE();
 }

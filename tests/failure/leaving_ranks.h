@@ -131,7 +131,7 @@ static void check_ended(coll_comm *comm, coll_status status, const char *after)
           "%s: rank %d, after %s: later calls do not all return %d", case_name, coll_rank(comm), after, (int)status);
     CHECK(!strcmp(before, coll_error(comm)), "%s: rank %d, after %s: the sentence \"%s\" has become \"%s\"", case_name,
           coll_rank(comm), after, before, coll_error(comm));
-    CHECK(now_ms() - began < support_patience(AT_ONCE_MS), "%s: rank %d, after %s: later calls took %d ms", case_name,
+    CHECK(now_ms() - began < support_scaled(AT_ONCE_MS), "%s: rank %d, after %s: later calls took %d ms", case_name,
           coll_rank(comm), after, (int)(now_ms() - began));
 }
 
@@ -142,7 +142,7 @@ static void timed_free(coll_comm **comm, const char *after)
     const coll_status status = coll_free(*comm);
 
     *comm = NULL;
-    CHECK(status == COLL_OK && now_ms() - began < support_patience(FREE_MS),
+    CHECK(status == COLL_OK && now_ms() - began < support_scaled(FREE_MS),
           "%s: rank %d, after %s: coll_free gives %d after %d ms", case_name, rank, after, (int)status, (int)(now_ms() - began));
 }
 

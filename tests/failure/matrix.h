@@ -14,11 +14,11 @@ enum {
     HEAD = 32, HEAD_PART = 16, CALLS = 3, CALLS_OF_START = 50
 };
 
-typedef enum fault { KILL, STOP, LINK, DROP, RESET, HALF_CLOSE, GARBAGE, SLOW, READER, STRANGERS, FAULT_COUNT } fault;
+typedef enum fault { KILL, STOP, LINK, DROP, RESET, HALF_CLOSE, GARBAGE, SLOW, READER, INTRUDERS, FAULT_COUNT } fault;
 typedef enum phase { MEET, TABLE, CONNECT, HEADER, ROUND, PAYLOAD, IDLE, LEAVE, PHASE_COUNT } phase;
 
 static const char *const fault_names[] = {
-    "kill", "stop", "link", "drop", "reset", "half-close", "garbage", "slow", "reader", "strangers"
+    "kill", "stop", "link", "drop", "reset", "half-close", "garbage", "slow", "reader", "intruders"
 };
 static const char *const phase_names[] = { "meet", "table", "connect", "header", "round", "payload", "idle", "leave" };
 
@@ -63,7 +63,7 @@ typedef struct cell {
 } cell;
 
 /* The whole victim fails; one connection fails; nothing is lost. */
-static bool is_gone(fault f) { return f <= DROP; }
+static bool has_left(fault f) { return f <= DROP; }
 static bool is_of_connection(fault f) { return f >= RESET && f <= GARBAGE; }
 static bool is_harmless(fault f) { return f >= SLOW; }
 static bool is_of_start(phase p) { return p <= TABLE; }
@@ -196,7 +196,7 @@ static void try_later(coll_comm *comm, report *r)
 {
     r->reached = AFTER;
     r->later = coll_barrier(comm);
-    r->is_later_same = !strcmp(coll_error(comm), r->sentence) && now_ms() - r->ended_ms < support_patience(SLACK_MS);
+    r->is_later_same = !strcmp(coll_error(comm), r->sentence) && now_ms() - r->ended_ms < support_scaled(SLACK_MS);
 }
 
 /* The survivors go on without the victim. */
@@ -267,7 +267,7 @@ static void rank_main(const cell *c, int rank)
         if (c->phase != LEAVE) {
             make_calls(c, comm, &w, rank);
             if (r->status < 0) try_later(comm, r);
-            if (is_gone(c->fault) && rank != c->victim) shrink(c, comm, r);
+            if (has_left(c->fault) && rank != c->victim) shrink(c, comm, r);
         }
     }
     leave(c, comm, rank);

@@ -277,7 +277,7 @@ typedef struct trial {
     const char *world;
     int         step;
     const coll_allocator *allocator;
-    purse       purse;
+    counter       counter;
     int         arms;                             /* the rank that has the n-th from here on refused; -1: none */
     long        later;
     coll_status worst[RANKS_MOST];
@@ -290,13 +290,14 @@ static int worker(coll_comm *comm, void *arg)
 
     *w = (work){ .comm = comm, .rank = coll_rank(comm), .size = coll_size(comm), .allocator = t->allocator };
     for (int i = 0; i < RANKS_MOST * N; i++) w->in[i] = (float)(i % 10);
-    if (w->rank == t->arms) __atomic_store_n(&t->purse.refused_at, __atomic_load_n(&t->purse.taken, __ATOMIC_RELAXED) + t->later,
-                                               __ATOMIC_RELAXED);
+    if (w->rank == t->arms)
+        __atomic_store_n(&t->counter.refused_at, __atomic_load_n(&t->counter.taken, __ATOMIC_RELAXED) + t->later,
+                         __ATOMIC_RELAXED);
     const coll_status status = steps[t->step].run(w);
     t->worst[w->rank] = status;
     if (status < 0 && !w->is_known)
         CHECK(*coll_error(comm), "%s, %s, allocation %ld: an error without a sentence", t->world, steps[t->step].name,
-              t->purse.refused_at);
+              t->counter.refused_at);
     free(w);
     return 0;
 }
@@ -366,7 +367,7 @@ static void run_two(trial *t, const coll_allocator *allocator, int each)
 
 static void run_trial(trial *t)
 {
-    const coll_allocator allocator = { purse_allocate, purse_free, &t->purse };
+    const coll_allocator allocator = { counter_allocate, counter_free, &t->counter };
     const bool is_alone = !strcmp(t->world, "alone");
     const coll_config config = { .transport = strcmp(t->world, "sim") ? "threads" : "sim", .allocator = &allocator,
                                  .log_level = COLL_LOG_NONE, .start_timeout_ms = 1000 };
@@ -392,7 +393,7 @@ static void refuse_each(const char *world, int number)
         const bool is_open = (!strcmp(world, "tcp") && number > 1 && at > 0) || (is_hybrid && number > 0 && at > 0);
         t.arms = is_open ? number % 2 * (is_hybrid ? 2 : 1) : -1;
         t.later = at;
-        t.purse = (purse){ .refused_at = is_open ? 0 : at };
+        t.counter = (counter){ .refused_at = is_open ? 0 : at };
         at++;
         memset(t.worst, 0, sizeof t.worst);
         run_trial(&t);
@@ -404,13 +405,13 @@ static void refuse_each(const char *world, int number)
                   || (s == COLL_ERR_SYSTEM && has_wire), "%s, %s, allocation %ld: rank %d got %s", world,
                   steps[number].name, at - 1, i, coll_status_text(s));
         }
-        CHECK(t.purse.blocks == 0 && t.purse.bytes == 0, "%s, %s, allocation %ld: %ld blocks of %ld bytes are lost", world,
-              steps[number].name, at - 1, t.purse.blocks, t.purse.bytes);
-        CHECK(!t.purse.is_wrong, "%s, %s: an alignment that is none", world, steps[number].name);
-        if (at == 1) CHECK(status == COLL_OK && t.purse.taken > 3, "%s, %s with all memory: %s; %ld allocations", world,
-                           steps[number].name, coll_status_text(status), t.purse.taken);
-        survived += status == COLL_OK && t.purse.was_refused;
-    } while (at == 1 || t.purse.was_refused);
+        CHECK(t.counter.blocks == 0 && t.counter.bytes == 0, "%s, %s, allocation %ld: %ld blocks of %ld bytes are lost", world,
+              steps[number].name, at - 1, t.counter.blocks, t.counter.bytes);
+        CHECK(!t.counter.is_wrong, "%s, %s: an alignment that is none", world, steps[number].name);
+        if (at == 1) CHECK(status == COLL_OK && t.counter.taken > 3, "%s, %s with all memory: %s; %ld allocations", world,
+                           steps[number].name, coll_status_text(status), t.counter.taken);
+        survived += status == COLL_OK && t.counter.was_refused;
+    } while (at == 1 || t.counter.was_refused);
     CHECK(status == COLL_OK, "%s, %s with all memory again: %s", world, steps[number].name, coll_status_text(status));
     printf("%s - %s over %s: %ld allocations, of which it can do without %ld\n", check__failed ? "FAILED" : "ok",
            steps[number].name, world, at - 2, survived);

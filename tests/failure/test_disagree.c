@@ -172,8 +172,9 @@ static void try(const scenario *s)
         int first = 0;
         for (int k = 0; k < 4 && !first; k++) first = told[i][k];
         /* no rank can go on; or rank 0, which compares the waiting calls, has left */
-        const bool has_no_judge = !strcmp(s->world, "sim") || (i > 0 && !told[0][0] && !told[0][1] && !told[0][2] && !told[0][3]);
-        const bool is_still = first == COLL_ERR_TIMEOUT && has_no_judge;
+        const bool is_silent = !told[0][0] && !told[0][1] && !told[0][2] && !told[0][3];
+        const bool has_no_detector = !strcmp(s->world, "sim") || (i > 0 && is_silent);
+        const bool is_still = first == COLL_ERR_TIMEOUT && has_no_detector;
         is_odd = first != COLL_OK && !is_still && first != COLL_ERR_MISMATCH && first != COLL_ERR_PEER
               && first != COLL_ERR_UNSUPPORTED;
         errors += first != COLL_OK;
@@ -228,7 +229,7 @@ static int late_worker(coll_comm *comm, void *arg)
     (void)arg;
     if (coll_barrier(comm)) return 1;             /* connections are there                                    */
     for (int ms = 0; rank == s->late && atomic_load(&over) < s->size - 1 && ms < 1000 * CASE_SECONDS; ms++) usleep(1000);
-    if (rank == s->late) usleep(1000 * (useconds_t)support_patience(ARRIVES_MS));         /* the message about it arrives  */
+    if (rank == s->late) usleep(1000 * (useconds_t)support_scaled(ARRIVES_MS));           /* the message about it arrives  */
     told[rank][0] = coll_run(comm, &c);
     atomic_fetch_add(&over, 1);
     while (rank != s->late && atomic_load(&over) < s->size) usleep(1000);          /* no rank leaves before           */

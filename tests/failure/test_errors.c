@@ -27,7 +27,7 @@ static void run_case(void (*body)(const void *arg), const void *arg, const char 
 
 /* ---- >>arguments ---- */
 
-enum { THREE = 3, MYSELF = 1000 };                /* ranks of the world; a root that stands for the caller    */
+enum { THREE = 3, CALLER = 1000 };                /* ranks of the world; a root that stands for the caller    */
 
 static float x[64], y[64];                        /* never touched by a wrong call                            */
 
@@ -93,7 +93,7 @@ static const wrong wrongs[] = {
     { "allreduce without recv", { .kind = COLL_ALLREDUCE, .send = x, FOUR }, ARGUMENT, { "recv", "NULL" } },
     { "broadcast without a buffer", { .kind = COLL_BROADCAST, FOUR }, ARGUMENT, { "buffer", "NULL" } },
     { "reduce without send", { .kind = COLL_REDUCE, .recv = y, FOUR }, ARGUMENT, { "send", "NULL" } },
-    { "reduce without recv on the root", { .kind = COLL_REDUCE, .send = x, FOUR, .root = MYSELF }, ARGUMENT, { "recv", "NULL" } },
+    { "reduce without recv on the root", { .kind = COLL_REDUCE, .send = x, FOUR, .root = CALLER }, ARGUMENT, { "recv", "NULL" } },
     { "reduce_scatter without recv", { .kind = COLL_REDUCE_SCATTER, .send = x, FOUR }, ARGUMENT, { "recv", "NULL" } },
     { "allgather without send", { .kind = COLL_ALLGATHER, .recv = y, FOUR }, ARGUMENT, { "send", "NULL" } },
     { "send without a buffer", { .kind = COLL_SEND, FOUR }, ARGUMENT, { "NULL" } },
@@ -112,7 +112,7 @@ static const wrong wrongs[] = {
      { "COLL_IN_PLACE" } },
     { "allreduce, overlapping", { .kind = COLL_ALLREDUCE, .send = x, .recv = x + 1, FOUR }, ARGUMENT, { "overlap" } },
     { "allreduce, overlapping below", { .kind = COLL_ALLREDUCE, .send = x + 3, .recv = x, FOUR }, ARGUMENT, { "overlap" } },
-    { "reduce, overlapping on the root", { .kind = COLL_REDUCE, .send = x, .recv = x + 1, FOUR, .root = MYSELF }, ARGUMENT,
+    { "reduce, overlapping on the root", { .kind = COLL_REDUCE, .send = x, .recv = x + 1, FOUR, .root = CALLER }, ARGUMENT,
      { "overlap" } },
     { "reduce_scatter, overlapping", { .kind = COLL_REDUCE_SCATTER, .send = x, .recv = x + 1, FOUR }, ARGUMENT, { "overlap" } },
     { "allgather, overlapping", { .kind = COLL_ALLGATHER, .send = x + 1, .recv = x, FOUR }, ARGUMENT, { "overlap" } },
@@ -147,7 +147,7 @@ static void check_refused(coll_comm *comm, const wrong *w)
     coll_request *r = (coll_request *)(void *)&sent;
     coll_call call = w->call;
 
-    if (call.root == MYSELF) call.root = rank;
+    if (call.root == CALLER) call.root = rank;
     call.name = "layer 3";
     snprintf(me, sizeof me, "rank %d of %d", rank, THREE);
     who[0] = me;
@@ -344,7 +344,7 @@ static void mismatch_worker(coll_comm **at, void *arg)
 
     CHECK(second == COLL_ERR_MISMATCH && says(coll_error(comm), row->words, 3), "%s: rank %d has %d, %d: \"%s\"",
           case_name, coll_rank(comm), (int)first, (int)second, coll_error(comm));
-    CHECK(now_ms() - began < support_patience(MISMATCH_MS), "%s: rank %d got the error after %d ms", case_name, coll_rank(comm),
+    CHECK(now_ms() - began < support_scaled(MISMATCH_MS), "%s: rank %d got the error after %d ms", case_name, coll_rank(comm),
           (int)(now_ms() - began));
     if (second) check_ended(comm, second, row->name);
     timed_free(at, row->name);
@@ -406,7 +406,7 @@ static void message_worker(coll_comm **at, void *arg)
     CHECK(second == COLL_ERR_MISMATCH && says(coll_error(comm), l->words, 3), "%s of %d: %s: rank %d has %d, %d: \"%s\"",
           case_name,
           last + 1, l->name, rank, (int)first, (int)second, coll_error(comm));
-    CHECK(now_ms() - began < support_patience(MISMATCH_MS), "%s of %d: %s: rank %d failed after %d ms", case_name, last + 1,
+    CHECK(now_ms() - began < support_scaled(MISMATCH_MS), "%s of %d: %s: rank %d failed after %d ms", case_name, last + 1,
           l->name, rank, (int)(now_ms() - began));
     if (second) check_ended(comm, second, l->name);
     coll_request_free(sending);
@@ -493,7 +493,7 @@ static void departure_worker(coll_comm **at, void *arg)
         CHECK(status == COLL_ERR_PEER && names_rank(coll_error(comm), d->leaving),
               "%s of %d: %s, rank %d leaves: rank %d has %d: \"%s\"",
               case_name, size, d->name, d->leaving, rank, (int)status, coll_error(comm));
-        CHECK(now_ms() - began < support_patience(MISMATCH_MS), "%s of %d: %s, rank %d leaves: rank %d got the error after %d ms",
+        CHECK(now_ms() - began < support_scaled(MISMATCH_MS), "%s of %d: %s, rank %d leaves: rank %d got the error after %d ms",
               case_name, size, d->name, d->leaving,
               rank, (int)(now_ms() - began));
         if (status) check_ended(comm, status, d->name);
@@ -635,7 +635,7 @@ static coll_status deadline_end(const deadline *d, coll_request *r)
     int index;
 
     if (d->by == WAITED) return coll_wait(r);
-    while (status == COLL_PENDING && now_ms() - began < support_patience(4 * LIMIT_MS)) {
+    while (status == COLL_PENDING && now_ms() - began < support_scaled(4 * LIMIT_MS)) {
         status = d->by == TESTED ? coll_test(r) : coll_test_any(1, &r, &index);
         sched_yield();
     }
@@ -669,10 +669,10 @@ static void deadline_worker(coll_comm **at, void *arg)
     CHECK(status == COLL_ERR_TIMEOUT && names_rank(coll_error(comm), d->late),
           "%s of %d: %s, rank %d is late: rank %d has %d after %d ms: \"%s\"",
           case_name, size, d->name, d->late, rank, (int)status, ms, coll_error(comm));
-    if (rank != d->late) CHECK(ms >= LIMIT_MS * 3 / 4 && ms <= support_patience(2 * LIMIT_MS),
+    if (rank != d->late) CHECK(ms >= LIMIT_MS * 3 / 4 && ms <= support_scaled(2 * LIMIT_MS),
                                "%s of %d: %s, rank %d is late: rank %d failed after %d ms", case_name, size,
                                d->name, d->late, rank, ms);
-    else CHECK(ms <= support_patience(AT_ONCE_MS), "%s of %d: %s: the late rank %d failed after %d ms", case_name, size, d->name,
+    else CHECK(ms <= support_scaled(AT_ONCE_MS), "%s of %d: %s: the late rank %d failed after %d ms", case_name, size, d->name,
                rank, ms);
     if (rank != d->late) CHECK(says(coll_error(comm), words, 2), "%s of %d: %s: rank %d: \"%s\" lacks the call or its name",
                                case_name, size, d->name,

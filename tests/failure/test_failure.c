@@ -20,7 +20,7 @@
 
 enum { RANKS_MOST = 8, CASE_SECONDS = 40, RANK_SECONDS = 25, LARGE = 1 << 20, LIVENESS_MS = 600, SLACK_MS = 1400 };
 
-typedef enum phase { MEETING, IDLE, WAITING, ASKING, HEADER, PAYLOAD, BETWEEN, TEARDOWN, PHASE_COUNT } phase;
+typedef enum phase { HANDSHAKE, IDLE, WAITING, ASKING, HEADER, PAYLOAD, BETWEEN, TEARDOWN, PHASE_COUNT } phase;
 
 static const char *const phase_names[] = {
     "during the start", "while the others compute", "while the others wait",
@@ -177,12 +177,12 @@ static void rank_main(const scene *s, int rank)
 
     for (int i = 0; i < LARGE; i++) in[i] = 1;
     coll_comm *comm = join(s, rank, r);
-    if (comm && s->phase == MEETING) {
+    if (comm && s->phase == HANDSHAKE) {
         coll_status status = COLL_OK;
         while (status == COLL_OK) status = coll_barrier(comm);
         note_failure(comm, r, status);
     }
-    if (!comm || s->phase == MEETING) {
+    if (!comm || s->phase == HANDSHAKE) {
         leave(comm, r);
         return;
     }
@@ -220,7 +220,7 @@ static void check_survivor(const scene *s, int rank, int other)
 
     CHECK(r->done, "%s: rank %d hangs or has died", case_name, rank);
     if (!r->done) return;
-    CHECK(r->free_ms < support_patience(2000), "%s: rank %d: coll_free took %d ms", case_name, rank, (int)r->free_ms);
+    CHECK(r->free_ms < support_scaled(2000), "%s: rank %d: coll_free took %d ms", case_name, rank, (int)r->free_ms);
     if (s->phase == TEARDOWN) return;
     CHECK(r->status == COLL_ERR_PEER && names_rank(r->sentence, s->victim), "%s: rank %d has %d: \"%s\"", case_name, rank,
           (int)r->status, r->sentence);
@@ -232,7 +232,7 @@ static void check_survivor(const scene *s, int rank, int other)
     CHECK(r->later == r->status && r->wrong == 0, "%s: rank %d: later %d, %d inputs changed", case_name, rank, (int)r->later,
           r->wrong);
     if (s->phase != IDLE)
-        CHECK(r->known_ms < support_patience(LIVENESS_MS + SLACK_MS), "%s: rank %d got the error after %d ms", case_name, rank,
+        CHECK(r->known_ms < support_scaled(LIVENESS_MS + SLACK_MS), "%s: rank %d got the error after %d ms", case_name, rank,
               (int)r->known_ms);
 }
 
@@ -269,7 +269,7 @@ static void end_case(const void *arg)
     case_step = "the victim that goes on";
     (void)waitpid(shared->pids[s.victim], NULL, 0);
     const report *r = &shared->ranks[s.victim];
-    CHECK(r->done && r->free_ms < support_patience(2000), "%s: the victim, which goes on, hangs: %d ms", case_name,
+    CHECK(r->done && r->free_ms < support_scaled(2000), "%s: the victim, which goes on, hangs: %d ms", case_name,
           (int)r->free_ms);
     if (s.phase != TEARDOWN)
         CHECK(r->status < 0 && !strcmp(r->cause, shared->ranks[other].cause), "%s: the victim has %d: \"%s\"", case_name,
@@ -277,7 +277,7 @@ static void end_case(const void *arg)
 }
 
 /* Rank 1 of 3 ends at a random time while the others connect. */
-static void meeting_case(const void *arg)
+static void handshake_case(const void *arg)
 {
     scene s = *(const scene *)arg;
 
@@ -321,9 +321,9 @@ static void run_ends(void)
                 run_case_within(CASE_SECONDS, end_case, &s, name);
             }
         }
-        const scene s = { .size = 3, .victim = 1, .signal = stops ? SIGSTOP : SIGKILL, .phase = MEETING };
-        snprintf(name, sizeof name, "rank 1 of 3 is %s %s", stops ? "stopped" : "killed", phase_names[MEETING]);
-        if (is_all) run_case_within(CASE_SECONDS, meeting_case, &s, name);
+        const scene s = { .size = 3, .victim = 1, .signal = stops ? SIGSTOP : SIGKILL, .phase = HANDSHAKE };
+        snprintf(name, sizeof name, "rank 1 of 3 is %s %s", stops ? "stopped" : "killed", phase_names[HANDSHAKE]);
+        if (is_all) run_case_within(CASE_SECONDS, handshake_case, &s, name);
     }
 }
 
@@ -363,7 +363,7 @@ static void alive_case(const void *arg)
         start_rank(&s, i, alive_rank);
     await_ranks(&s, true);
     for (int i = 0; i < 3; i++)
-        CHECK(shared->ranks[i].done && shared->ranks[i].status == COLL_OK && shared->ranks[i].free_ms < support_patience(2000),
+        CHECK(shared->ranks[i].done && shared->ranks[i].status == COLL_OK && shared->ranks[i].free_ms < support_scaled(2000),
               "%s: rank %d has %d after %d ms: \"%s\"",
               case_name, i, (int)shared->ranks[i].status, (int)shared->ranks[i].free_ms, shared->ranks[i].sentence);
 }
@@ -504,7 +504,7 @@ static void orphan_case(const void *arg)
     const bool is_alone = two->status == COLL_ERR_PEER && names_rank(two->sentence, 1);       /* it had not sent its query yet */
     CHECK(two->done && !two->wrong && (is_known || is_alone), "%s: rank 2 has %d: \"%s\"", case_name, (int)two->status,
           two->sentence);
-    CHECK(one->known_ms < support_patience(SLACK_MS) && two->known_ms < support_patience(2 * SLACK_MS),
+    CHECK(one->known_ms < support_scaled(SLACK_MS) && two->known_ms < support_scaled(2 * SLACK_MS),
           "%s: they got the error after %d and %d ms", case_name, (int)one->known_ms, (int)two->known_ms);
 }
 
@@ -553,7 +553,7 @@ static void abort_case(const void *arg)
         snprintf(word, sizeof word, "rank %d gave up: the user pressed ^C", caller);
         CHECK(r->done && r->status == COLL_ERR_ABORTED && strstr(r->sentence, word), "%s: rank %d has %d: \"%s\"", case_name, i,
               (int)r->status, r->sentence);
-        CHECK(i == 2 || r->known_ms < support_patience(SLACK_MS), "%s: rank %d got the error after %d ms", case_name, i,
+        CHECK(i == 2 || r->known_ms < support_scaled(SLACK_MS), "%s: rank %d got the error after %d ms", case_name, i,
               (int)r->known_ms);
     }
 }
@@ -645,11 +645,11 @@ static void shrink_case(const void *arg)
         CHECK(r->shrunk == COLL_OK && r->size == s.size - s.rounds && r->rank == expected && r->wrong == 0 && r->lost_count == 1,
               "%s: rank %d became %d of %d, lost %d, %d calls wrong, %d: \"%s\"", case_name, i, r->rank, r->size, r->lost_count,
               r->wrong, (int)r->shrunk, r->sentence);
-        CHECK(r->free_ms < support_patience(2000), "%s: rank %d: coll_free took %d ms", case_name, i, (int)r->free_ms);
+        CHECK(r->free_ms < support_scaled(2000), "%s: rank %d: coll_free took %d ms", case_name, i, (int)r->free_ms);
         expected++;
     }
     const int most = s.rounds * (s.signal == SIGSTOP ? 5 * LIVENESS_MS : 2 * LIVENESS_MS) + 3000;
-    CHECK(now_ms() - began < support_patience(most), "%s: took %d ms", case_name, (int)(now_ms() - began));
+    CHECK(now_ms() - began < support_scaled(most), "%s: took %d ms", case_name, (int)(now_ms() - began));
     for (int i = 0; i < s.size; i++) if (!shared->ranks[i].done && shared->pids[i] > 0) kill(shared->pids[i], SIGKILL);
 }
 
@@ -875,7 +875,7 @@ static void path_case(const void *arg)
               && strstr(r->cause, what) && names_rank(r->sentence, 1) && names_rank(r->sentence, 2),
               "%s: rank %d has %d: \"%s\"", case_name, i,
               (int)r->status, r->sentence);
-        CHECK(r->known_ms < support_patience(LIVENESS_MS + SLACK_MS + 1000), "%s: rank %d failed after %d ms", case_name, i,
+        CHECK(r->known_ms < support_scaled(LIVENESS_MS + SLACK_MS + 1000), "%s: rank %d failed after %d ms", case_name, i,
               (int)r->known_ms);
     }
 }
@@ -901,7 +901,7 @@ static void astray_rank(const scene *s, int rank)
     coll__head_of_call(in.head, &(coll_call){ .kind = COLL_GATHER, .count = 16, .type = rank ? COLL_F32 : COLL_I32 }, 2, 0, 7);
     if (rank == 0) coll__tcp_recv(context, &in);
     coll__tcp_send(context, &out);
-    const int64_t limit = now_ms() + support_patience(5000);
+    const int64_t limit = now_ms() + support_scaled(5000);
     while (r->status == COLL_OK && now_ms() < limit) r->status = coll__tcp_progress(context, 100);
     snprintf(r->sentence, sizeof r->sentence, "%s", ((coll__tcp *)context)->failure.text);
     leave(comm, r);

@@ -1,7 +1,7 @@
 /* test_faults.c - ranks that do not connect, are not the expected ones, or die: the others' errors name them in time.
  *
  *     test_faults [WORLD,...] [PART,...]                WORLD: tcp-poll, tcp-uring
- *                                                       PART: setup, start, strangers, dead
+ *                                                       PART: setup, start, intruders, dead
  *
  * Every case runs in a process of its own with a time limit, so a hang or a crash is one failure with a name and the cases
  * behind it still run.  In the parts about the start, ranks are threads of that process; those that are killed are processes,
@@ -204,7 +204,7 @@ static void setup_case(const void *arg)
     else status = coll_init(comms, s->config.size || s->config.address ? &s->config : NULL);
     CHECK(status == s->status && says(coll_error(NULL), s->words, 3), "%s: status %d, \"%s\"", case_name, (int)status,
           coll_error(NULL));
-    CHECK(now_ms() - began < support_patience(2000), "%s: took %d ms", case_name, (int)(now_ms() - began));
+    CHECK(now_ms() - began < support_scaled(2000), "%s: took %d ms", case_name, (int)(now_ms() - began));
     CHECK((comms[0] != NULL) == (status == COLL_OK), "%s: %s communicator, with status %d", case_name, comms[0] ? "a" : "no",
           (int)status);
     if (status == COLL_OK && s->threads == 0)
@@ -236,7 +236,7 @@ static void expect_failure(const joiner *g, coll_status status, const char *word
     CHECK(g->status == status && g->comm == NULL && strstr(g->sentence, word) && strstr(g->sentence, other),
           "%s: rank %d: status %d (%d is expected), \"%s\" (with \"%s\" and \"%s\")", case_name, g->config.rank, (int)g->status,
           (int)status, g->sentence, word, other);
-    CHECK(g->took_ms <= support_patience(most_ms), "%s: rank %d took %d ms", case_name, g->config.rank, (int)g->took_ms);
+    CHECK(g->took_ms <= support_scaled(most_ms), "%s: rank %d took %d ms", case_name, g->config.rank, (int)g->took_ms);
 }
 
 static void port_in_use_case(const void *arg)
@@ -414,19 +414,19 @@ static void torchrun_case(const void *arg)
     close(port);
 }
 
-/* ---- >>strangers: unauthenticated connections at rank 0's port ---- */
+/* ---- >>intruders: unauthenticated connections at rank 0's port ---- */
 
 typedef enum manner { SAYS, SAYS_LITTLE, SAYS_NOTHING, RESETS } manner;
 
 enum { HELLO = 128 };                             /* bytes that a rank sends first                            */
 
-typedef struct stranger {
+typedef struct intruder {
     const char *name;
     manner      manner;
     const char *bytes;
     size_t      length;
     const char *word;                             /* in its line on the log; NULL: no line is expected        */
-} stranger;
+} intruder;
 
 #define HELLO_MAGIC "\x89" "COLL\r\n\x1a"
 #define HELLO_START HELLO_MAGIC "\4\0\0\0\4\3\2\1"
@@ -435,7 +435,7 @@ static const char http[] =
     "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: a-scanner/1.0 (that looks at every port it can find)\r\n"
     "Accept: text/html, */*\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n";
 
-static const stranger strangers[] = {
+static const intruder intruders[] = {
     { "an HTTP request", SAYS, http, sizeof http - 1, "does not speak" },
     { "noise", SAYS, NULL, 1000, "does not speak" },
     { "a wrong magic", SAYS, "\x89" "COLL\r\n\x1b", 8, "does not speak" },
@@ -447,10 +447,10 @@ static const stranger strangers[] = {
     { "half a hello, and hangs up", RESETS, HELLO_START, 16, NULL },
     { "nothing, and hangs up", RESETS, "", 0, NULL },
 };
-enum { STRANGER_COUNT = sizeof strangers / sizeof *strangers };
+enum { INTRUDER_COUNT = sizeof intruders / sizeof *intruders };
 
 /* Connect to rank 0 as soon as it listens. */
-static int knock(const char *address)
+static int dial(const char *address)
 {
     struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                               .sin_port = htons((uint16_t)atoi(strchr(address, ':') + 1)) };
@@ -464,12 +464,12 @@ static int knock(const char *address)
 }
 
 /* Does it behave as announced?  Returns the socket if it stays open. */
-static int stranger_comes(const stranger *s, const char *address)
+static int intruder_comes(const intruder *s, const char *address)
 {
     const struct linger at_once = { 1, 0 };
     char bytes[1024] = { 0 };
     uint64_t random = support_seed();
-    const int fd = knock(address);
+    const int fd = dial(address);
     size_t length = s->manner == SAYS && s->length < HELLO ? HELLO : s->length;
 
     if (s->bytes) memcpy(bytes, s->bytes, s->length);
@@ -482,20 +482,20 @@ static int stranger_comes(const stranger *s, const char *address)
 }
 
 /* Every log line.  If one host opens several equal connections, one after the other, only the first is a warning. */
-static void strangers_case(const void *arg)
+static void intruders_case(const void *arg)
 {
     journal said = JOURNAL;
     joiner zero = { .config = { .log_context = &said, .log_level = COLL_LOG_INFO } }, one = { 0 };
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
-    int fds[STRANGER_COUNT], due = 0;
+    int fds[INTRUDER_COUNT], due = 0;
 
     (void)arg;
     joiner_start(&zero, 0, 2, address, 15000);
     case_step = "unauthenticated connections";
-    for (int i = 0; i < STRANGER_COUNT; i++) {
-        fds[i] = stranger_comes(&strangers[i], address);
-        due += strangers[i].word != NULL;
+    for (int i = 0; i < INTRUDER_COUNT; i++) {
+        fds[i] = intruder_comes(&intruders[i], address);
+        due += intruders[i].word != NULL;
     }
     case_step = "a line for each unauthenticated connection";
     journal_await_text(&said, "turned away a connection from 127.0.0.1:", due);
@@ -507,13 +507,13 @@ static void strangers_case(const void *arg)
     expect_success(&one);
     CHECK(journal_count(&said, "turned away a connection from 127.0.0.1:") == due, "%s: %d lines, %d are due; the last: %s",
           case_name, said.count, due, said.count > 0 ? said.lines[said.count - 1] : "");
-    for (int i = 0; i < STRANGER_COUNT; i++) {
-        int alike = 0;
-        for (int k = 0; k < STRANGER_COUNT && strangers[i].word; k++)
-            alike += strangers[k].word && !strcmp(strangers[i].word, strangers[k].word);
-        if (strangers[i].word)
-            CHECK(journal_count(&said, strangers[i].word) == alike, "%s: %s: %d lines with \"%s\", %d expected", case_name,
-                  strangers[i].name, journal_count(&said, strangers[i].word), strangers[i].word, alike);
+    for (int i = 0; i < INTRUDER_COUNT; i++) {
+        int same = 0;
+        for (int k = 0; k < INTRUDER_COUNT && intruders[i].word; k++)
+            same += intruders[k].word && !strcmp(intruders[i].word, intruders[k].word);
+        if (intruders[i].word)
+            CHECK(journal_count(&said, intruders[i].word) == same, "%s: %s: %d lines with \"%s\", %d expected", case_name,
+                  intruders[i].name, journal_count(&said, intruders[i].word), intruders[i].word, same);
         if (fds[i] >= 0) close(fds[i]);
     }
     close(port);
@@ -532,7 +532,7 @@ static void crowd_case(const void *arg)
     (void)arg;
     joiner_start(&zero, 0, 2, address, 15000);
     case_step = "a silent crowd";
-    for (int i = 0; i < 200; i++) fds[i] = knock(address);
+    for (int i = 0; i < 200; i++) fds[i] = dial(address);
     case_step = "the world, in the crowd";
     for (int i = 8; i < 200; i++) close(fds[i]);
     joiner_start(&one, 1, 2, address, 15000);
@@ -679,10 +679,10 @@ static void check_survivor(const death *d, int rank, int ended)
     if (!is_over) return;
     CHECK(r->status == COLL_ERR_PEER && names_rank(r->sentence, d->victim), "%s: rank %d has %d: \"%s\"", case_name, rank,
           (int)r->status, r->sentence);
-    CHECK(r->known_ms < support_patience(5000), "%s: rank %d got the error after %d ms", case_name, rank, (int)r->known_ms);
-    CHECK(r->later == r->status && !strcmp(r->sentence, r->after) && r->later_ms < support_patience(500),
+    CHECK(r->known_ms < support_scaled(5000), "%s: rank %d got the error after %d ms", case_name, rank, (int)r->known_ms);
+    CHECK(r->later == r->status && !strcmp(r->sentence, r->after) && r->later_ms < support_scaled(500),
           "%s: rank %d: later calls have %d after %d ms: \"%s\"", case_name, rank, (int)r->later, (int)r->later_ms, r->after);
-    CHECK(r->free_ms < support_patience(2500), "%s: rank %d: coll_free took %d ms", case_name, rank, (int)r->free_ms);
+    CHECK(r->free_ms < support_scaled(2500), "%s: rank %d: coll_free took %d ms", case_name, rank, (int)r->free_ms);
 }
 
 static int64_t slowest_ms;                        /* until a survivor knew                                    */
@@ -750,9 +750,9 @@ static void run_here(const char *parts)
         run_case(other_world_case, "by size", "another size");
         run_case(torchrun_case, NULL, "torchrun's names");
     }
-    if (support_listed(parts, "strangers")) {
+    if (support_listed(parts, "intruders")) {
         run_case(crowd_case, NULL, "a crowd");
-        run_case(strangers_case, NULL, "strangers");
+        run_case(intruders_case, NULL, "intruders");
     }
     if (support_listed(parts, "dead")) run_deaths();
 }

@@ -47,8 +47,8 @@ static int one_frees(coll_comm *comm, void *arg)
     freed = p->kind == WORLD ? comm : derived;
     kept = p->kind == WORLD ? derived : comm;
     const coll_call call = { .kind = COLL_ALLREDUCE, .send = &x, .recv = &y, .count = 1, .type = COLL_I64 };
-    if (p->deed == PREPARED) CHECK(coll_prepare(freed, &call, &prepared) == COLL_OK, "%s: %s", case_name, coll_error(freed));
-    if (p->deed == USED_BEFORE) CHECK(coll_barrier(freed) == COLL_OK, "%s: %s", case_name, coll_error(freed));
+    if (p->usage == PREPARED) CHECK(coll_prepare(freed, &call, &prepared) == COLL_OK, "%s: %s", case_name, coll_error(freed));
+    if (p->usage == USED_BEFORE) CHECK(coll_barrier(freed) == COLL_OK, "%s: %s", case_name, coll_error(freed));
     CHECK(coll_barrier(kept) == COLL_OK, "%s: %s", case_name, coll_error(kept));
     event_raise(&is_ready);
     if (me == FREER) {
@@ -60,12 +60,12 @@ static int one_frees(coll_comm *comm, void *arg)
         check(kept, p, status);
     } else {
         await(&has_freed, 1, kept);
-        check(freed, p, use(freed, p->deed, me, prepared));
+        check(freed, p, use(freed, p->usage, me, prepared));
         event_raise(&is_over);
         check(kept, p, coll_barrier(kept));
-        if (p->deed >= ANY_SOURCE && !is_sim) CHECK(coll_barrier(kept) == COLL_OK, "%s: %s", case_name, coll_error(kept));
+        if (p->usage >= ANY_SOURCE && !is_sim) CHECK(coll_barrier(kept) == COLL_OK, "%s: %s", case_name, coll_error(kept));
     }
-    if (me == FREER && p->deed >= ANY_SOURCE && !is_sim)
+    if (me == FREER && p->usage >= ANY_SOURCE && !is_sim)
         CHECK(coll_barrier(kept) == COLL_OK, "%s: %s", case_name, coll_error(kept));
     coll_request_free(prepared);
     if (me != FREER || p->kind == WORLD) coll_free(derived);
@@ -158,11 +158,11 @@ int main(int argc, char **argv)
 
     cases_begin();
     for (int at = 0; (world = support_world_next(wanted, &at)) != NULL;) {
-        for (deed d = 0; d < DEEDS; d++)
-            for (kind k = 0; k < KINDS && support_listed(cases, deed_names[d]); k++) {
+        for (usage d = 0; d < USAGES; d++)
+            for (kind k = 0; k < KINDS && support_listed(cases, usage_names[d]); k++) {
                 const play p = { d, k };
                 if (k == WORLD && !strcmp(world, "sim")) continue;        /* coll_spawn frees it                  */
-                snprintf(name, sizeof name, "%s on %s", deed_names[d], kind_names[k]);
+                snprintf(name, sizeof name, "%s on %s", usage_names[d], kind_names[k]);
                 run_case_within(SECONDS, one_case, &p, name);
             }
         if (support_listed(cases, "left") && strcmp(world, "sim"))

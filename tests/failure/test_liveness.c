@@ -174,7 +174,7 @@ static void long_case(const void *arg)
         CHECK(r->status == COLL_ERR_PEER && strstr(r->cause, name) && strstr(r->cause, "no heartbeat"),
               "%s: rank %d: %d \"%s\"", case_name, i, (int)r->status, r->cause);
         CHECK(after >= LIVENESS_MS - 5, "%s: rank %d failed after %d ms", case_name, i, after);
-        CHECK(after <= support_patience(LIVENESS_MS + BEAT_MS + SLACK_MS), "%s: rank %d failed after %d ms", case_name, i, after);
+        CHECK(after <= support_scaled(LIVENESS_MS + BEAT_MS + SLACK_MS), "%s: rank %d failed after %d ms", case_name, i, after);
     }
     kill(board->pids[s.victim], SIGKILL);
     (void)waitpid(board->pids[s.victim], NULL, 0);
@@ -222,7 +222,7 @@ static void link_case(const void *arg)
         CHECK(r->status == COLL_ERR_PEER && strstr(r->cause, "the link between ") && strstr(r->cause, one)
               && strstr(r->cause, two), "%s: rank %d: %d \"%s\"", case_name, i, (int)r->status, r->cause);
         CHECK(after >= LIVENESS_MS - 5, "%s: rank %d got the error after %d ms", case_name, i, after);
-        CHECK(after <= support_patience(LIVENESS_MS + 2 * BEAT_MS + (s.is_idle ? 1000 : 0) + SLACK_MS + (a > 0 ? 200 : 0)),
+        CHECK(after <= support_scaled(LIVENESS_MS + 2 * BEAT_MS + (s.is_idle ? 1000 : 0) + SLACK_MS + (a > 0 ? 200 : 0)),
               "%s: rank %d got the error after %d ms", case_name, i, after);
     }
     net_end(&n);

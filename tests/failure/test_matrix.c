@@ -9,7 +9,7 @@
  *             reset half-close garbage     happens to one connection of the victim
  *             slow             the victim is alive, but outside the library for several times the liveness timeout: no error
  *             reader           the victim works, but its sockets take 1 KiB at a time for as long: no error
- *             strangers        a scanner, a browser, noise and many silent connections at every open port: no error
+ *             intruders        a scanner, a browser, noise and many silent connections at every open port: no error
  *     phase   meet             some ranks have not connected yet
  *             table            rank 0 has every hello, and no rank has the table
  *             connect          a first data connection is open, before its handshake
@@ -54,7 +54,7 @@ static bool await_rank(cell *c, int rank)
     const report *r = &c->board->ranks[rank];
     char byte;
 
-    const bool is_here = poll(&p, 1, (int)support_patience(GATE_MS)) == 1 && read(p.fd, &byte, 1) == 1 && r->reached != OVER;
+    const bool is_here = poll(&p, 1, (int)support_scaled(GATE_MS)) == 1 && read(p.fd, &byte, 1) == 1 && r->reached != OVER;
     CHECK(is_here, "%s: rank %d is missing, at: %s, status %d, %d: %s", c->name, rank, step_names[r->reached], (int)r->hybrid,
           (int)r->status, r->sentence);
     c->is_waiting[rank] = is_here;
@@ -140,7 +140,7 @@ static bool find_socket(const cell *c, int rank, sight *looks_right, reached *ou
 /* The same for the first rank from `low` to `high` that has one.  Only the kernel is waited for, so poll often. */
 static bool await_socket(const cell *c, int low, int high, sight *looks_right, reached *out, const char *what)
 {
-    const int64_t limit = now_ms() + support_patience(GATE_MS);
+    const int64_t limit = now_ms() + support_scaled(GATE_MS);
 
     do {
         for (int rank = low; rank <= high; rank++)
@@ -248,7 +248,7 @@ static bool come_to_leave(cell *c)
     case_step = "the first one leaves";
     release(c, first);
     struct pollfd p = { .fd = c->up[first][0], .events = POLLIN };
-    const bool has_left = poll(&p, 1, (int)support_patience(GATE_MS)) == 1 && read(p.fd, &byte, 1) == 1;
+    const bool has_left = poll(&p, 1, (int)support_scaled(GATE_MS)) == 1 && read(p.fd, &byte, 1) == 1;
     CHECK(has_left, "%s: rank %d does not get away", c->name, first);
     return has_left;
 }
@@ -315,7 +315,7 @@ static bool strike_connection(cell *c, const caught *k)
 {
     unsigned char noise[256];
     uint64_t random = c->seed;
-    const int64_t limit = now_ms() + support_patience(GATE_MS);
+    const int64_t limit = now_ms() + support_scaled(GATE_MS);
     reached r;
     bool is_done = false;
 
@@ -328,12 +328,12 @@ static bool strike_connection(cell *c, const caught *k)
     return is_done;
 }
 
-/* ---- >>strangers: unauthenticated connections ---- */
+/* ---- >>intruders: unauthenticated connections ---- */
 
 typedef enum manner { HANGS_UP, RESETS, BROWSES, MAKES_NOISE, BEGINS_A_HELLO, SAYS_NOTHING, MANNER_COUNT } manner;
 
 /* A connection to this port from the switch.  It stays open as long as this process. */
-static bool stranger_comes(const struct sockaddr_in *comm_lock, manner m, uint64_t seed)
+static bool intruder_comes(const struct sockaddr_in *comm_lock, manner m, uint64_t seed)
 {
     static const char http[] = "GET /metrics HTTP/1.1\r\nHost: rank\r\nUser-Agent: a-scanner/1.0\r\nAccept: */*\r\n"
                                "Accept-Encoding: gzip, deflate, br\r\nAccept-Language: en\r\nConnection: keep-alive\r\n\r\n";
@@ -354,7 +354,7 @@ static bool stranger_comes(const struct sockaddr_in *comm_lock, manner m, uint64
 }
 
 /* A few of each kind, and then more silent ones than a rank keeps, at every open port. */
-static bool strangers_come(const cell *c)
+static bool intruders_come(const cell *c)
 {
     reached comm_lock;
 
@@ -366,7 +366,7 @@ static bool strangers_come(const cell *c)
         close(comm_lock.fd);
         for (int i = 0; i < 3 * MANNER_COUNT + CROWD; i++) {
             const manner m = i < 3 * MANNER_COUNT ? (manner)(i % MANNER_COUNT) : SAYS_NOTHING;
-            if (!stranger_comes(&at, m, c->seed + (uint64_t)i)) return false;
+            if (!intruder_comes(&at, m, c->seed + (uint64_t)i)) return false;
         }
     }
     return true;
@@ -402,7 +402,7 @@ static void strike(cell *c, const caught *k)
     case STOP: is_done = !kill(c->pids[c->victim], SIGSTOP); break;
     case LINK: is_done = net_plug(c->victim, false); break;
     case DROP: is_done = net_drop(c->net, c->victim); break;
-    case STRANGERS: is_done = strangers_come(c); break;
+    case INTRUDERS: is_done = intruders_come(c); break;
     case READER: is_done = take_at_a_time(c, SIP); break;
     case SLOW: if (is_of_start(c->phase)) is_done = !kill(c->pids[c->victim], SIGSTOP); break;
     default: is_done = strike_connection(c, k);
@@ -467,14 +467,14 @@ static void expect(const cell *c, int rank, bool holds, const char *what)
     fprintf(stderr, "%s%s%s\n", r->sentence, *r->why_not ? "; then: " : "", r->why_not);
 }
 
-static void judge_time(const cell *c, int rank)
+static void evaluate_time(const cell *c, int rank)
 {
     const report *r = &c->board->ranks[rank];
     const int64_t from = is_of_start(c->phase) || r->began_ms < c->board->fault_ms ? c->board->fault_ms : r->began_ms;
     const int64_t start = c->fault == STOP && rank == c->victim ? c->board->go_on_ms : from, took = r->ended_ms - start;
     const int bound = (is_of_start(c->phase) ? START_MS : LIVENESS_MS) + SLACK_MS;
 
-    expect(c, rank, took <= support_patience(bound), "it detects it too late");
+    expect(c, rank, took <= support_scaled(bound), "it detects it too late");
     if (rank != c->victim && took > c->board->worst_ms) c->board->worst_ms = took;
 }
 
@@ -486,7 +486,7 @@ static bool sees_changes(const cell *c) { return !strcmp(c->security, "tls") || 
 static bool is_greeted(const cell *c) { return is_keyed(c) && c->phase <= CONNECT; }
 
 /* What every rank with an error must have kept to. */
-static void judge_manners(const cell *c, int rank)
+static void evaluate_manners(const cell *c, int rank)
 {
     const report *r = &c->board->ranks[rank];
     const coll_status status = r->hybrid < 0 ? r->hybrid : r->status;
@@ -494,19 +494,19 @@ static void judge_manners(const cell *c, int rank)
         || (c->fault == GARBAGE && (status == COLL_ERR_MISMATCH || (status == COLL_ERR_DENIED && is_greeted(c))));
 
     expect(c, rank, fits, "the status does not fit");
-    judge_time(c, rank);
-    expect(c, rank, r->free_ms <= support_patience(FREE_MS), "coll_free takes too long");
+    evaluate_time(c, rank);
+    expect(c, rank, r->free_ms <= support_scaled(FREE_MS), "coll_free takes too long");
     if (r->hybrid < 0) return;
     expect(c, rank, r->is_input_kept, "its input has changed");
     expect(c, rank, r->is_right || (c->fault == GARBAGE && !sees_changes(c)), "calls succeeded with wrong results");
     expect(c, rank, r->later == r->status && r->is_later_same, "the next call does not end with the same error, and at once");
 }
 
-static void judge_survivor(const cell *c, int rank)
+static void evaluate_survivor(const cell *c, int rank)
 {
     const report *r = &c->board->ranks[rank];
 
-    judge_manners(c, rank);
+    evaluate_manners(c, rank);
     expect(c, rank, speaks_of(r->sentence, c->victim), "the victim is not named");
     if (r->hybrid < 0) return;
     expect(c, rank, r->status == COLL_ERR_PEER, "the status is not that of a lost rank");
@@ -516,11 +516,11 @@ static void judge_survivor(const cell *c, int rank)
 
 /* One connection has failed: all report the same one of its ends; but a victim that has lost rank 0 can only report rank 0.
  * If foreign bytes arrived, no rank has left, and the sentence says so. */
-static void judge_end_of_connection(const cell *c, int rank, int named)
+static void evaluate_end_of_connection(const cell *c, int rank, int named)
 {
     const report *r = &c->board->ranks[rank];
 
-    judge_manners(c, rank);
+    evaluate_manners(c, rank);
     expect(c, rank, speaks_of(r->sentence, c->victim) || speaks_of(r->sentence, c->partner), "neither end is named");
     if (r->hybrid < 0 || (c->fault == GARBAGE && r->failed_count == 0)) return;
     expect(c, rank, r->failed_count == 1 && (r->failed == c->victim || r->failed == c->partner),
@@ -529,37 +529,37 @@ static void judge_end_of_connection(const cell *c, int rank, int named)
 }
 
 /* All went well, as it should. */
-static void judge_success(const cell *c, int rank)
+static void evaluate_success(const cell *c, int rank)
 {
     const report *r = &c->board->ranks[rank];
 
     expect(c, rank, r->hybrid == COLL_OK && r->status == COLL_OK, "nothing was lost, and yet there is an error");
     expect(c, rank, r->is_right && r->is_input_kept, "wrong results, or a changed input");
-    expect(c, rank, r->free_ms <= support_patience(FREE_MS), "coll_free takes too long");
-    if (c->fault == STRANGERS) judge_time(c, rank);
+    expect(c, rank, r->free_ms <= support_scaled(FREE_MS), "coll_free takes too long");
+    if (c->fault == INTRUDERS) evaluate_time(c, rank);
 }
 
-static void judge_rank(const cell *c, int rank, int named, bool has_recovered)
+static void evaluate_rank(const cell *c, int rank, int named, bool has_recovered)
 {
     const report *r = &c->board->ranks[rank];
 
     expect(c, rank, r->reached == OVER, "it hangs");
     if (r->reached != OVER) return;
     if (c->phase == LEAVE) {
-        expect(c, rank, r->hybrid == COLL_OK && r->free_ms <= support_patience(FREE_MS), "coll_free takes too long");
+        expect(c, rank, r->hybrid == COLL_OK && r->free_ms <= support_scaled(FREE_MS), "coll_free takes too long");
         if (rank != c->victim && r->free_ms > c->board->worst_ms) c->board->worst_ms = r->free_ms;
     } else if (is_harmless(c->fault) || has_recovered) {
-        judge_success(c, rank);
+        evaluate_success(c, rank);
     } else if (is_of_connection(c->fault)) {
-        judge_end_of_connection(c, rank, named);
+        evaluate_end_of_connection(c, rank, named);
     } else if (rank != c->victim) {
-        judge_survivor(c, rank);
+        evaluate_survivor(c, rank);
     } else {
-        judge_manners(c, rank);
+        evaluate_manners(c, rank);
     }
 }
 
-static void judge(const cell *c)
+static void evaluate(const cell *c)
 {
     const char *talk = getenv("COLL_TEST_TALK");
     int named = -1, in_order = 0;
@@ -572,7 +572,7 @@ static void judge(const cell *c)
     for (int i = 0; i < c->size; i++) {
         const report *r = &c->board->ranks[i];
         if (c->fault == KILL && i == c->victim) continue;
-        judge_rank(c, i, named, may_recover(c) && in_order == c->size);
+        evaluate_rank(c, i, named, may_recover(c) && in_order == c->size);
         if (talk) printf("%s: rank %d: %d %d after %d ms, %d failed (%d): %s\n", c->name, i, (int)r->hybrid, (int)r->status,
                          (int)(r->ended_ms - c->board->fault_ms), r->failed_count, r->failed, r->sentence);
     }
@@ -618,7 +618,7 @@ static void referee(cell *c)
         strike(c, &k);
         go_on(c, &k);
         await_ends(c);
-        judge(c);
+        evaluate(c);
     } else {
         for (int i = 0; i < c->size; i++) if (c->pids[i] > 0) (void)kill(c->pids[i], SIGKILL);
     }

@@ -18,7 +18,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-enum { RANKS_MOST = 5, THREE = 3, MYSELF = 1000, NEXT = 1001, CASE_SECONDS = 20, SOON_MS = 3000, AT_ONCE_MS = 500 };
+enum { RANKS_MOST = 5, THREE = 3, CALLER = 1000, NEXT = 1001, CASE_SECONDS = 20, SOON_MS = 3000, AT_ONCE_MS = 500 };
 
 static bool shows;
 
@@ -62,7 +62,7 @@ static void check_ended(coll_comm *comm, coll_status status, const char *after)
     CHECK(is_ended, "%s: rank %d, after %s: later calls do not all return %d", case_name, coll_rank(comm), after, (int)status);
     CHECK(!strcmp(before, coll_error(comm)), "%s: rank %d, after %s: \"%s\" has become \"%s\"", case_name, coll_rank(comm), after,
           before, coll_error(comm));
-    CHECK(now_ms() - began < support_patience(AT_ONCE_MS), "%s: rank %d, after %s: later calls took %d ms", case_name,
+    CHECK(now_ms() - began < support_scaled(AT_ONCE_MS), "%s: rank %d, after %s: later calls took %d ms", case_name,
           coll_rank(comm), after, (int)(now_ms() - began));
 }
 
@@ -125,10 +125,10 @@ static const wrong wrongs[] = {
     { "scan without send", { .kind = COLL_SCAN, .recv = y, FOUR }, ARGUMENT, { "scan", "send", "NULL" } },
     { "scan without recv", { .kind = COLL_SCAN, .send = x, FOUR }, ARGUMENT, { "scan", "recv", "NULL" } },
     { "alltoall without recv", { .kind = COLL_ALLTOALL, .send = x, FOUR }, ARGUMENT, { "alltoall", "recv", "NULL" } },
-    { "gather without recv at the root", { .kind = COLL_GATHER, .send = x, FOUR, .root = MYSELF }, ARGUMENT, { "recv", "NULL" } },
-    { "scatter without send at the root", { .kind = COLL_SCATTER, .recv = y, FOUR, .root = MYSELF }, ARGUMENT,
+    { "gather without recv at the root", { .kind = COLL_GATHER, .send = x, FOUR, .root = CALLER }, ARGUMENT, { "recv", "NULL" } },
+    { "scatter without send at the root", { .kind = COLL_SCATTER, .recv = y, FOUR, .root = CALLER }, ARGUMENT,
       { "send", "NULL" } },
-    { "scatterv without counts", { .kind = COLL_SCATTERV, BOTH, .recv_count = 2, .type = COLL_F32, .root = MYSELF }, ARGUMENT,
+    { "scatterv without counts", { .kind = COLL_SCATTERV, BOTH, .recv_count = 2, .type = COLL_F32, .root = CALLER }, ARGUMENT,
       { "counts", "NULL" } },
     { "alltoallv without counts", { .kind = COLL_ALLTOALLV, BOTH, .type = COLL_F32 }, ARGUMENT, { "counts", "NULL" } },
     { "alltoallv with huge counts", { .kind = COLL_ALLTOALLV, BOTH, .type = COLL_F32, .send_counts = huge, .recv_counts = twos },
@@ -141,7 +141,7 @@ static const wrong wrongs[] = {
     { "allgatherv, received blocks overlap", { .kind = COLL_ALLGATHERV, BOTH, .count = 2, .type = COLL_F32, .recv_counts = twos,
         .recv_offsets = overlapping }, ARGUMENT, { "overlap" } },
     { "gatherv, received blocks overlap", { .kind = COLL_GATHERV, BOTH, .count = 2, .type = COLL_F32, .recv_counts = twos,
-        .recv_offsets = overlapping, .root = MYSELF }, ARGUMENT, { "overlap" } },
+        .recv_offsets = overlapping, .root = CALLER }, ARGUMENT, { "overlap" } },
     { "alltoallv, received blocks overlap", { .kind = COLL_ALLTOALLV, BOTH, .type = COLL_F32, .send_counts = twos,
         .send_offsets = apart, .recv_counts = twos, .recv_offsets = overlapping }, ARGUMENT, { "overlap" } },
     { "alltoallw, received blocks overlap", { .kind = COLL_ALLTOALLW, BOTH, .send_counts = twos, .send_offsets = bytes,
@@ -150,9 +150,9 @@ static const wrong wrongs[] = {
     { "alltoallv, send and recv overlap", { .kind = COLL_ALLTOALLV, .send = x, .recv = x + 1, .type = COLL_F32, LISTS }, ARGUMENT,
       { "overlap" } },
     { "scan, overlapping", { .kind = COLL_SCAN, .send = x, .recv = x + 1, FOUR }, ARGUMENT, { "overlap" } },
-    { "gather, overlapping elsewhere", { .kind = COLL_GATHER, .send = x + 1, .recv = x, FOUR, .root = MYSELF }, ARGUMENT,
+    { "gather, overlapping elsewhere", { .kind = COLL_GATHER, .send = x + 1, .recv = x, FOUR, .root = CALLER }, ARGUMENT,
       { "overlap" } },
-    { "scatter, overlapping", { .kind = COLL_SCATTER, .send = x, .recv = x + 1, FOUR, .root = MYSELF }, ARGUMENT, { "overlap" } },
+    { "scatter, overlapping", { .kind = COLL_SCATTER, .send = x, .recv = x + 1, FOUR, .root = CALLER }, ARGUMENT, { "overlap" } },
     { "alltoall, overlapping", { .kind = COLL_ALLTOALL, .send = x, .recv = x + 2, FOUR }, ARGUMENT, { "overlap" } },
     { "a list that overlaps", { .kind = COLL_ALLREDUCE_LIST, .list = list_overlaps, .list_count = 2 }, ARGUMENT, { "overlap" } },
     { "a list with type 99", { .kind = COLL_ALLREDUCE_LIST, .list = list_without_type, .list_count = 2 }, ARGUMENT, { "99" } },
@@ -164,7 +164,7 @@ static const wrong wrongs[] = {
       { "COLL_IN_PLACE" } },
     { "COLL_IN_PLACE for recv away from the root", { .kind = COLL_SCATTER, .send = x, .recv = COLL_IN_PLACE, FOUR, .root = NEXT },
       ARGUMENT, { "COLL_IN_PLACE" } },
-    { "COLL_IN_PLACE for send of scatter", { .kind = COLL_SCATTER, .send = COLL_IN_PLACE, .recv = y, FOUR, .root = MYSELF },
+    { "COLL_IN_PLACE for send of scatter", { .kind = COLL_SCATTER, .send = COLL_IN_PLACE, .recv = y, FOUR, .root = CALLER },
       ARGUMENT, { "COLL_IN_PLACE" } },
     { "COLL_IN_PLACE for recv of alltoall", { .kind = COLL_ALLTOALL, .send = x, .recv = COLL_IN_PLACE, FOUR }, ARGUMENT,
       { "COLL_IN_PLACE" } },
@@ -239,7 +239,7 @@ static void check_wrong(coll_comm *comm, const wrong *w)
     coll_call call = w->call;
     char text[8];
 
-    if (call.root == MYSELF) call.root = rank;
+    if (call.root == CALLER) call.root = rank;
     if (call.root == NEXT) call.root = (rank + 1) % THREE;
     call.name = "layer 3";
     coll_traffic(comm, &sent[0], &received[0]);
@@ -451,13 +451,13 @@ static void make_neighbors(coll_comm *comm)
 }
 
 /* An exchange between any two ranks: through shared memory if they have it, and through messages if there are any. */
-static coll_status meet_everybody(coll_comm *comm)
+static coll_status meet_all(coll_comm *comm)
 {
     const bool are_threads = !strcmp(world, "threads");
-    const bool have_hub = are_threads || !strcmp(world, "tcp-domain") || !strcmp(world, "hybrid");
+    const bool have_domain = are_threads || !strcmp(world, "tcp-domain") || !strcmp(world, "hybrid");
     int32_t to_all[RANKS_MOST] = { 0 }, of_all[RANKS_MOST];
     coll_call call = { .kind = COLL_ALLTOALL, .send = to_all, .recv = of_all, .count = 1, .type = COLL_I32 };
-    const coll_status status = have_hub ? coll_run(comm, &call) : COLL_OK;
+    const coll_status status = have_domain ? coll_run(comm, &call) : COLL_OK;
 
     call.algorithm = "direct";
     return status == COLL_OK && !are_threads ? coll_run(comm, &call) : status;
@@ -478,9 +478,9 @@ static int mismatch_worker(coll_comm *comm, void *arg)
     }
     if (call.list) call.list = list;
     call.recv = out;
-    const int64_t began = now_ms(), soon = support_patience(SOON_MS);
+    const int64_t began = now_ms(), soon = support_scaled(SOON_MS);
     coll_status status = coll_run(comm, &call);
-    while (status == COLL_OK && now_ms() - began < soon) status = meet_everybody(comm);    /* a rank that completed its part */
+    while (status == COLL_OK && now_ms() - began < soon) status = meet_all(comm);          /* a rank that completed its part */
     const int took = (int)(now_ms() - began);
     check_said(comm, status, COLL_ERR_MISMATCH, run->row->words, run->row->name);
     CHECK(took < soon, "%s: rank %d got the error after %d ms", case_name, rank, took);
@@ -565,7 +565,7 @@ static void check_restart_unseen(coll_comm *comm)
 
     CHECK(coll_split(comm, coll_rank(comm), 0, &alone) == COLL_OK, "%s: coll_split: %s", case_name, coll_error(comm));
     CHECK(coll_prepare(alone, &call, &r) == COLL_OK && coll_restart(r) == COLL_OK, "%s: %s", case_name, coll_error(alone));
-    check_said(alone, coll_restart(r), ARGUMENT, words, "a restart of a request that nobody has waited for");
+    check_said(alone, coll_restart(r), ARGUMENT, words, "a restart of a request that was not waited for");
     CHECK(coll_test(r) == COLL_OK && coll_restart(r) == COLL_OK && coll_wait(r) == COLL_OK && sum == 5, "%s: %s", case_name,
           coll_error(alone));
     coll_request_free(r);
@@ -812,7 +812,7 @@ static int abort_worker(coll_comm *comm, void *arg)
         status = coll_recv(comm, &never, 1, COLL_I32, 0, 1);
     }
     check_said(comm, status, COLL_ERR_ABORTED, words, "coll_abort");
-    CHECK(now_ms() - began < support_patience(SOON_MS), "%s: it took %d ms", case_name, (int)(now_ms() - began));
+    CHECK(now_ms() - began < support_scaled(SOON_MS), "%s: it took %d ms", case_name, (int)(now_ms() - began));
     check_ended(comm, COLL_ERR_ABORTED, "coll_abort");
     if (copy) check_ended(copy, COLL_ERR_ABORTED, "coll_abort of another communicator");
     CHECK(coll_free(copy) == COLL_OK, "%s: coll_free", case_name);
@@ -967,7 +967,7 @@ static int late_worker(coll_comm *comm, void *arg)
 
     (void)arg;
     check_said(comm, status, COLL_ERR_TIMEOUT, words, "a rank that is late");
-    CHECK(now_ms() - began < support_patience(SOON_MS), "%s: it took %d ms", case_name, (int)(now_ms() - began));
+    CHECK(now_ms() - began < support_scaled(SOON_MS), "%s: it took %d ms", case_name, (int)(now_ms() - began));
     check_ended(comm, COLL_ERR_TIMEOUT, "a rank is late");
     return 0;
 }

@@ -22,7 +22,7 @@ typedef struct scene {
 
 /* Send a hello of this epoch to the listener of a rank that is in the library, or will be, and wait until it closes the
  * connection. */
-static void knock(coll_comm *comm, int rank, uint32_t epoch)
+static void dial(coll_comm *comm, int rank, uint32_t epoch)
 {
     const coll__tcp *tcp = inside_tcp(comm);
     const coll__address a = coll__endpoint_address(tcp, rank, 0);
@@ -46,7 +46,7 @@ static coll_status fail_and_shrink(joiner *g)
     int32_t n = rank, sum = 1;
     coll_status status = COLL_OK;
 
-    if (rank == ABORTER) knock(g->comm, CALLED, 1);
+    if (rank == ABORTER) dial(g->comm, CALLED, 1);
     status = coll_barrier(g->comm);
     if (rank == DIALLER) {                        /* until the hello is sent                                  */
         const coll__stream *stream = coll__stream_to(inside_tcp(g->comm), CALLED, COLL_CHANNEL_MESSAGES);
@@ -68,9 +68,9 @@ static coll_status fail_and_shrink(joiner *g)
     CHECK(!status && coll_size(left) == RANKS, "%s: rank %d: coll_shrink %d: %s", case_name, rank, (int)status,
           coll_error(status ? g->comm : left));
     if (!status && rank == ABORTER) {
-        knock(left, CALLED, 0);
-        knock(left, CALLED, 2);
-        knock(left, CALLED, 7);
+        dial(left, CALLED, 0);
+        dial(left, CALLED, 2);
+        dial(left, CALLED, 7);
     }
     if (!status) status = coll_alltoall(left, NULL, NULL, 0, COLL_I32);
     if (!status) status = coll_allreduce(left, &sum, &sum, 1, COLL_I32, COLL_SUM);

@@ -197,7 +197,7 @@ static bool is_steady(const plan *p)
     return true;
 }
 
-static void judge(const plan *p)
+static void evaluate(const plan *p)
 {
     unsigned in = 0, stopped = 0;
 
@@ -214,7 +214,7 @@ static void judge(const plan *p)
         const report *r = &board->ranks[i];
         CHECK(r->state != IS_IN || r->members == in, "%s: rank %d is in the world %#x, and all those are in one: %#x", case_name,
               i, r->members, in);
-        CHECK(!p->is_unwatched || p->stops[i].note || r->slowest_ms < support_patience(START_MS + SLACK_MS),
+        CHECK(!p->is_unwatched || p->stops[i].note || r->slowest_ms < support_scaled(START_MS + SLACK_MS),
               "%s: rank %d: coll_shrink took %d ms", case_name, i, r->slowest_ms);
         if (check__failed) fprintf(stderr, "    rank %d: %s after %d tries: %s\n", i, r->state == IS_IN ? "in" : "out", r->tries,
                                    r->sentence);
@@ -266,7 +266,7 @@ static void plan_case(const void *arg)
         if (!board->is_over && !board->is_stopped && is_settled(p, 0) && is_steady(p)) board->is_over = 1;
         rest(5);
     }
-    judge(p);
+    evaluate(p);
     if (port >= 0) close(port);
 }
 

@@ -305,7 +305,7 @@ static int ending_worker(coll_comm *comm, void *arg)
     return 0;
 }
 
-/* ---- >>threads: who is inside is told to the other one ---- */
+/* ---- >>threads: who is inside is reported to the other one ---- */
 
 static coll_comm *entered;
 

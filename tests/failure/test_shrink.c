@@ -21,7 +21,7 @@ enum { RANKS_MOST = 8, LIVENESS_MS = 1000, SLACK_MS = 1000, START_MS = 20000, LA
        CASE_SECONDS = 600 };     /* two of four remaining processes wait for START_MS, a dozen times */
 
 /* What happens to a process. */
-typedef enum fate_kind { LIVES, DIES_FIRST, DIES_AT_SEND, DIES_AFTER, STOPS_AT_SEND, COMES_LATE, DIES_VISITING, DOZES,
+typedef enum fate_kind { LIVES, DIES_FIRST, DIES_AT_SEND, DIES_AFTER, STOPS_AT_SEND, COMES_LATE, DIES_VISITING, SLEEPS,
                          HAS_NO_ROOM } fate_kind;
 
 /* number: the send, or the visit, within coll_shrink; or us after its start, or after the first visit; or ms. */
@@ -45,7 +45,7 @@ typedef struct plan {
 typedef struct report {
     coll_status shrunk;
     int  is_done, shrinks, size;
-    bool had_hub, has_hub;                        /* in the first world, in the last one                      */
+    bool had_domain, has_domain;                  /* in the first world, in the last one                      */
     unsigned members;                             /* of the last world, by their numbers in the first one */
     int64_t slowest_ms;                           /* coll_shrink                                              */
     char sentence[512];
@@ -53,7 +53,7 @@ typedef struct report {
 
 static struct board { unsigned settled; report ranks[RANKS_MOST]; } *board;
 
-/* ---- >>fates ---- */
+/* ---- >>outcomes ---- */
 
 /* Counts the sends of a thread within coll_shrink, and the processes whose memory it opens: fstat is its last call before it
  * reads that memory, and its first fstat is for its own memory. */
@@ -91,7 +91,7 @@ static void dies_after(const fate *mine)
 int fstat(int fd, struct stat *s)
 {
     if (armed && armed->kind == DIES_VISITING && ++visits == 2) dies_after(armed);
-    if (armed && armed->kind == DOZES && ++visits > armed->number + 1) pause_us(1000 * VISIT_MS);
+    if (armed && armed->kind == SLEEPS && ++visits > armed->number + 1) pause_us(1000 * VISIT_MS);
     return (int)syscall(SYS_fstat, fd, s);
 }
 
@@ -101,7 +101,7 @@ typedef struct part { pthread_t thread; coll_comm *comm; const plan *plan; int p
 
 static int processes_of(const plan *p) { return (p->size + p->each - 1) / p->each; }
 
-static bool lives_on(fate_kind kind) { return kind == LIVES || kind == COMES_LATE || kind >= DOZES; }
+static bool lives_on(fate_kind kind) { return kind == LIVES || kind == COMES_LATE || kind >= SLEEPS; }
 
 static unsigned planned(const plan *p)
 {
@@ -141,7 +141,7 @@ static void go_on(coll_comm *comm, const part *own, int me, report *r)
     int count = 1;
     coll_status status = COLL_ERR_PEER;
 
-    r->had_hub = shares_memory(comm);
+    r->had_domain = shares_memory(comm);
     if (mine && mine->kind == DIES_AFTER) dies_after(mine);
     if (mine && mine->kind == HAS_NO_ROOM) (void)setrlimit(RLIMIT_FSIZE, &(const struct rlimit){ 1 << 20, 1 << 20 });
     if (own->plan->outcomes[own->process].kind == COMES_LATE) pause_us(1000 * own->plan->outcomes[own->process].number);
@@ -164,7 +164,7 @@ static void go_on(coll_comm *comm, const part *own, int me, report *r)
     if (status < 0 && r->shrunk == COLL_OK)
         snprintf(r->sentence, sizeof r->sentence, "%d shrinks, then: %s", r->shrinks, coll_error(next));
     if (status < 0) r->members = 0;
-    r->has_hub = status == COLL_OK && shares_memory(next);
+    r->has_domain = status == COLL_OK && shares_memory(next);
     while (count > 0) coll_free(olds[--count]);
 }
 
@@ -270,7 +270,7 @@ static int waits_of(const plan *p, unsigned left)
 /* `gone`: by process.  If the remaining ranks have a quorum, all are in the new world; if not, either all are, or none.
  * Without rank 0, which receives all heartbeats, a stopped rank looks like one that computes.  Then ranks without a quorum
  * wait for it for up to start_timeout_ms. */
-static void judge(const plan *p, unsigned gone, bool has_tally, int stops)
+static void evaluate(const plan *p, unsigned gone, bool has_tally, int stops)
 {
     unsigned left = 0;
     int count = 0, agreed = 0, late_ms = 0;
@@ -286,7 +286,7 @@ static void judge(const plan *p, unsigned gone, bool has_tally, int stops)
     const bool may_compute = !is_enough && stops > 0 && !(left & 1);
     for (int i = 0; i < processes_of(p); i++) may_share = may_share && p->outcomes[i].kind != HAS_NO_ROOM;
     for (int i = 0; i < processes_of(p); i++)
-        late_ms += p->outcomes[i].kind == COMES_LATE ? p->outcomes[i].number : p->outcomes[i].kind == DOZES
+        late_ms += p->outcomes[i].kind == COMES_LATE ? p->outcomes[i].number : p->outcomes[i].kind == SLEEPS
                    ? 2 * p->size * VISIT_MS : 0;
     const int bound = SLACK_MS + late_ms + (may_compute ? START_MS : LIVENESS_MS + waits_of(p, left) * 2 * LIVENESS_MS);
     for (int i = 0; i < p->size; i++) {
@@ -303,9 +303,9 @@ static void judge(const plan *p, unsigned gone, bool has_tally, int stops)
               r->sentence);
         CHECK(!has_tally || is_enough || strstr(r->sentence, tally_text), "%s: rank %d counts otherwise: %s", case_name, i,
               r->sentence);
-        CHECK(!r->had_hub || r->shrunk < 0 || count < 2 || r->has_hub == may_share, "%s: rank %d has %s shared memory",
+        CHECK(!r->had_domain || r->shrunk < 0 || count < 2 || r->has_domain == may_share, "%s: rank %d has %s shared memory",
               case_name, i, may_share ? "no" : "some");
-        CHECK(r->slowest_ms < support_patience(bound), "%s: rank %d: coll_shrink took %d ms", case_name, i, (int)r->slowest_ms);
+        CHECK(r->slowest_ms < support_scaled(bound), "%s: rank %d: coll_shrink took %d ms", case_name, i, (int)r->slowest_ms);
     }
 }
 
@@ -326,7 +326,7 @@ static bool run_plan(const plan *p)
         if ((pids[i] = fork()) == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             signal(SIGALRM, SIG_DFL);
-            alarm((unsigned)(support_patience(RANK_SECONDS * 1000) / 1000));
+            alarm((unsigned)(support_scaled(RANK_SECONDS * 1000) / 1000));
             exit(process_main(p, i, address));
         }
         running += pids[i] > 0;
@@ -346,7 +346,7 @@ static bool run_plan(const plan *p)
         __atomic_fetch_or(&board->settled, 1u << i, __ATOMIC_SEQ_CST);
         running--;
     }
-    judge(p, gone, has_tally, stops);
+    evaluate(p, gone, has_tally, stops);
     const int64_t began = now_ms();               /* they go on alone                                         */
     for (int i = 0; i < processes; i++) if (stopped >> i & 1) kill(pids[i], SIGCONT);
     for (int i = 0; i < processes; i++) {
@@ -356,7 +356,7 @@ static bool run_plan(const plan *p)
               (unsigned)status);
         const report *r = &board->ranks[i * p->each];
         const int64_t took = now_ms() - began;
-        CHECK(r->shrunk == COLL_ERR_PEER && took < support_patience(8 * LIVENESS_MS + SLACK_MS),
+        CHECK(r->shrunk == COLL_ERR_PEER && took < support_scaled(8 * LIVENESS_MS + SLACK_MS),
               "%s: rank %d was stopped, and goes on: %d after %d ms: %s", case_name, i * p->each, (int)r->shrunk, (int)took,
               r->sentence);
     }
@@ -444,7 +444,7 @@ static void visits_case(const void *arg)
                 if (p.size > RANKS_MOST) p.size = RANKS_MOST;
                 const int last = processes_of(&p) - 1;
                 p.outcomes[0] = (fate){ DIES_FIRST, 0 };
-                p.outcomes[1] = (fate){ DOZES, visit };
+                p.outcomes[1] = (fate){ SLEEPS, visit };
                 p.outcomes[last] = (fate){ DIES_VISITING, us };
                 run_plan(&p);
             }

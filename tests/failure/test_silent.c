@@ -23,7 +23,7 @@ typedef struct scene {
     int  liveness_ms, signals[VICTIMS], victims[VICTIMS];         /* signal 0: there is no second one         */
     int  lost;                                    /* how many there are                                       */
     unsigned gone;                                /* which rank                                               */
-    bool has_hub, aborts;
+    bool has_domain, aborts;
 } scene;
 
 static struct board {
@@ -36,7 +36,7 @@ static void rank_main(const scene *s, int rank, const char *address)
 {
     const coll_config config = { .rank = rank, .size = RANKS, .address = address, .liveness_timeout_ms = s->liveness_ms,
                                  .start_timeout_ms = 20000, .log_level = COLL_LOG_ERROR,
-                                 .tcp = { .shm_collectives = s->has_hub ? COLL_DEFAULT : COLL_OFF } };
+                                 .tcp = { .shm_collectives = s->has_domain ? COLL_DEFAULT : COLL_OFF } };
     float *const x = support_need(calloc(COUNT, sizeof *x));
     coll_comm *comm = NULL, *left = NULL;
     int lost[RANKS];
@@ -53,7 +53,7 @@ static void rank_main(const scene *s, int rank, const char *address)
     while (!status) status = coll_barrier(comm);
     board->ranks[rank].known_ms = (int)(now_ms() - board->struck_at);
     snprintf(board->ranks[rank].sentence, sizeof board->ranks[rank].sentence, "%s", coll_error(comm));
-    const int64_t until = board->struck_at + support_patience(SECOND_MS + s->liveness_ms * 9 / 8 + SLACK_MS);
+    const int64_t until = board->struck_at + support_scaled(SECOND_MS + s->liveness_ms * 9 / 8 + SLACK_MS);
     for (unsigned failed = 0; failed != s->gone && now_ms() < until; (void)poll(NULL, 0, 5)) {
         const int count = coll_failed_ranks(comm, lost, RANKS);
         failed = 0;
@@ -112,13 +112,13 @@ static void scene_case(const void *arg)
     const int known = s->liveness_ms * 9 / 8 + SLACK_MS, whole = 2 * known + SECOND_MS + 4 * s->liveness_ms;
     for (int i = 0; i < RANKS; i++) {
         if (gone >> i & 1) continue;
-        CHECK(board->ranks[i].known_ms < support_patience(known), "%s: rank %d got the error after %d ms: %s", case_name, i,
+        CHECK(board->ranks[i].known_ms < support_scaled(known), "%s: rank %d got the error after %d ms: %s", case_name, i,
               board->ranks[i].known_ms, board->ranks[i].sentence);
         CHECK(board->ranks[i].failed == gone, "%s: rank %d: those that have failed are %#x, not %#x", case_name, i,
               board->ranks[i].failed, gone);
         CHECK(board->ranks[i].shrunk == COLL_OK && board->ranks[i].size == left, "%s: rank %d: coll_shrink gives %d, %d ranks",
               case_name, i, (int)board->ranks[i].shrunk, board->ranks[i].size);
-        CHECK(board->ranks[i].whole_ms < support_patience(whole), "%s: rank %d goes on after %d ms", case_name, i,
+        CHECK(board->ranks[i].whole_ms < support_scaled(whole), "%s: rank %d goes on after %d ms", case_name, i,
               board->ranks[i].whole_ms);
     }
     for (int i = 0; i < VICTIMS; i++) if (s->signals[i]) kill(pids[s->victims[i]], SIGKILL);
@@ -191,7 +191,7 @@ static void behind_case(const void *arg)
         CHECK(board->ranks[i].shrunk == (is_out ? COLL_ERR_PEER : COLL_OK) && board->ranks[i].size == (is_out ? 0 : RANKS - 2),
               "%s: rank %d: %d, %d ranks: %s", case_name, i, (int)board->ranks[i].shrunk, board->ranks[i].size,
               board->ranks[i].sentence);
-        if (is_out) CHECK(board->ranks[i].whole_ms < support_patience(4 * BEHIND_LIVENESS_MS + SLACK_MS),
+        if (is_out) CHECK(board->ranks[i].whole_ms < support_scaled(4 * BEHIND_LIVENESS_MS + SLACK_MS),
                           "%s: it got the error after %d ms: %s", case_name, board->ranks[i].whole_ms, board->ranks[i].sentence);
     }
     for (int i = 0; i < RANKS; i++) if (i != BEHIND) kill(pids[i], SIGKILL), (void)waitpid(pids[i], &status, 0);
@@ -204,8 +204,8 @@ static void run(scene s)
 
     s.lost = 1 + (s.signals[1] != 0);
     s.gone = 1u << s.victims[0] | (s.signals[1] ? 1u << s.victims[1] : 0u);
-    snprintf(text, sizeof text, "%s, limit %d ms, %s %d, then %s %d%s", s.has_hub ? "shared memory" : "messages", s.liveness_ms,
-             s.signals[0] == SIGSTOP ? "stop" : "kill", s.victims[0],
+    snprintf(text, sizeof text, "%s, limit %d ms, %s %d, then %s %d%s", s.has_domain ? "shared memory" : "messages",
+             s.liveness_ms, s.signals[0] == SIGSTOP ? "stop" : "kill", s.victims[0],
              !s.signals[1] ? "nothing" : s.signals[1] == SIGSTOP ? "stop" : "kill", s.victims[1], s.aborts ? ", coll_abort" : "");
     run_case_within(CASE_SECONDS, scene_case, &s, text);
 }
@@ -220,7 +220,7 @@ int main(int argc, char **argv)
     for (int liveness = 1000; liveness <= 2000; liveness += 1000)
         for (int k = 0; k < 8; k++) {
             const int *pair = pairs[k / 4 % 2];
-            scene s = { .liveness_ms = liveness, .victims = { pair[0], pair[1] }, .has_hub = k % 4 < 3 };
+            scene s = { .liveness_ms = liveness, .victims = { pair[0], pair[1] }, .has_domain = k % 4 < 3 };
             s.signals[0] = k % 2 ? SIGKILL : SIGSTOP;
             s.signals[1] = k % 4 < 2 ? SIGSTOP : SIGKILL;
             if (s.signals[0] == SIGKILL && s.signals[1] == SIGKILL) s.signals[0] = SIGSTOP;

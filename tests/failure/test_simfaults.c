@@ -164,7 +164,7 @@ static const char *cause_of(const char *sentence, const char *words)
     return at ? at : "(another cause)";
 }
 
-static void judge_failed(fault f, int rank, int victim, int size, const char **first)
+static void evaluate_failed(fault f, int rank, int victim, int size, const char **first)
 {
     static const char *const words[] = { "was killed at", "was stopped", "a message from rank", "cut off" };
     static const coll_status statuses[] = { COLL_ERR_PEER, COLL_ERR_TIMEOUT, COLL_ERR_TIMEOUT, COLL_ERR_TIMEOUT };
@@ -186,7 +186,7 @@ static void judge_failed(fault f, int rank, int victim, int size, const char **f
 
 /* Ranks that failed and are alive had to go on if they had a quorum: in a partitioned network, on each side.  Two faults may
  * split them twice: then the only condition is that no rank gave up in a part with a quorum. */
-static void judge_shrunk(fault f, int victim, int last, int size)
+static void evaluate_shrunk(fault f, int victim, int last, int size)
 {
     int left[2] = { 0, 0 }, numbered[2] = { 0, 0 }, is_first[2] = { 0, 0 };
 
@@ -221,7 +221,7 @@ static void judge_shrunk(fault f, int victim, int last, int size)
 }
 
 /* Returns whether any rank has failed: if not, the fault came after the end. */
-static bool judge(fault f, int victim, int size, double clean)
+static bool evaluate(fault f, int victim, int size, double clean)
 {
     const double bound = clean + 2e-3 + (f == LATE ? 1 : 0);      /* a dead rank is detected after 1 ms           */
     const char *first = NULL;
@@ -229,9 +229,9 @@ static bool judge(fault f, int victim, int size, double clean)
 
     for (int i = 0; i < size; i++) {
         const rank_of *r = &ranks[i];
-        const bool is_gone = !r->is_over && (f == TWICE || (i == victim && (f == KILL || f == STOP)));
-        if (is_gone) has_failed = true;
-        if (is_gone) continue;
+        const bool has_left = !r->is_over && (f == TWICE || (i == victim && (f == KILL || f == STOP)));
+        if (has_left) has_failed = true;
+        if (has_left) continue;
         CHECK(r->is_over, "%s: rank %d has not ended", case_name, i);
         CHECK(r->is_right, "%s: rank %d has wrong results of calls that succeeded, %d of them", case_name, i, r->calls);
         CHECK(r->is_input_kept, "%s: the input of rank %d has changed", case_name, i);
@@ -239,7 +239,7 @@ static bool judge(fault f, int victim, int size, double clean)
         if (r->status == COLL_OK) continue;
         has_failed = true;
         if (f == LATE || f == PIECES) CHECK(false, "%s: rank %d: %d: %s", case_name, i, (int)r->status, r->sentence);
-        else if (f != TWICE) judge_failed(f, i, victim, size, &first);
+        else if (f != TWICE) evaluate_failed(f, i, victim, size, &first);
     }
     return has_failed;
 }
@@ -292,8 +292,8 @@ static int run_fault(fault f, int size, int victim, uint64_t seed)
         fault_text(f, victim, size, number, time, text, sizeof text);
         snprintf(case_name, sizeof case_name, "%d ranks, %s, seed %llu", size, text, (unsigned long long)seed);
         run_world(size, text, seed);
-        const bool has_failed = judge(f, victim, size, clean);
-        judge_shrunk(f, victim, last_cut(victim, size, number), size);
+        const bool has_failed = evaluate(f, victim, size, clean);
+        evaluate_shrunk(f, victim, last_cut(victim, size, number), size);
         if ((f == KILL || f == TWICE) && number == 1) CHECK(has_failed, "%s: no rank has missed it", case_name);
         if (f == CUT) goes_on = positions < POSITIONS;
         else if (f == LATE || f == PIECES) goes_on = f == LATE && positions < POSITIONS;

@@ -45,7 +45,7 @@ typedef struct board {
     int     has_ended[SLOTS];
     pid_t   pids[SLOTS];
     char    address[96];
-    int     is_over, intruders, knocks;
+    int     is_over, intruders, attempts;
     uint64_t number;                              /* of the present world                                     */
 } board;
 
@@ -368,7 +368,7 @@ static coll_status calls(life *l)
 }
 
 /* A call has failed: another rank must have died, and not long ago. */
-static void judge_failure(life *l, coll_status status)
+static void evaluate_failure(life *l, coll_status status)
 {
     const int64_t now = now_ms();
     int64_t first = 0;
@@ -384,7 +384,7 @@ static void judge_failure(life *l, coll_status status)
     EXPECT(l, status == COLL_ERR_PEER, "status %d: %s", (int)status, coll_error(l->comm));
     if (!first) return;
     const long took = (long)(now - first);
-    EXPECT(l, took <= support_patience(is_stop ? STOPPED_MS : KILLED_MS), "it took %ld ms to detect it: %s", took,
+    EXPECT(l, took <= support_scaled(is_stop ? STOPPED_MS : KILLED_MS), "it took %ld ms to detect it: %s", took,
            coll_error(l->comm));
     if (took > l->report.detected_ms && !is_stop) l->report.detected_ms = took;
 }
@@ -405,7 +405,7 @@ static bool shrink(life *l)
     check_kept(l);
     EXPECT(l, was_back ? status == COLL_ERR_PEER : status == COLL_OK || death_of(l, l->rank), "coll_shrink%s: %d, %s",
            was_back ? " of a rank that was given up" : "", (int)status, coll_error(l->comm));
-    EXPECT(l, took <= support_patience(SHRINK_MS), "coll_shrink took %ld ms", took);
+    EXPECT(l, took <= support_scaled(SHRINK_MS), "coll_shrink took %ld ms", took);
     if (took > l->report.shrunk_ms) l->report.shrunk_ms = took;
     l->report.shrinks++;
     int at = 0, lost = 0;
@@ -457,7 +457,7 @@ static void play(life *l)
     if (status == COLL_OK) status = calls(l);
     while (status != COLL_OK) {
         SAY("call %d: %s", l->call, coll_error(l->comm));
-        judge_failure(l, status);
+        evaluate_failure(l, status);
         const bool is_good = shrink(l);
         SAY("coll_shrink: %d, rank %d of %d", is_good, coll_rank(l->comm), coll_size(l->comm));
         if (!is_good) break;
@@ -538,7 +538,7 @@ static int listening_port(pid_t pid)
     return found;
 }
 
-static int knock(int port)
+static int dial(int port)
 {
     const struct sockaddr_in to = {
         .sin_family = AF_INET, .sin_port = htons((in_port_t)port), .sin_addr = { htonl(INADDR_LOOPBACK) }
@@ -565,7 +565,7 @@ static void intrude(uint64_t *state)
     coll_free(comm);
 }
 
-static void strangers_main(void)
+static void intruders_main(void)
 {
     enum { HELD = 96 };
     uint64_t state = support_mix(seed ^ 77);
@@ -580,8 +580,8 @@ static void strangers_main(void)
         for (int i = 0; port && i < flood; i++) {
             int *const fd = &held[support_random(&state) % HELD];
             if (*fd >= 0) close(*fd);
-            *fd = knock(port);
-            __atomic_add_fetch(&shared->knocks, 1, __ATOMIC_RELAXED);
+            *fd = dial(port);
+            __atomic_add_fetch(&shared->attempts, 1, __ATOMIC_RELAXED);
             if (*fd < 0 || support_random(&state) % 2) continue;
             for (size_t k = 0; k < sizeof noise; k++) noise[k] = (unsigned char)support_random(&state);
             (void)!send(*fd, noise, 1 + support_random(&state) % sizeof noise, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -641,7 +641,7 @@ static void continue_stopped(const plan *p, const bool *is_over)
 static bool hear(crowd *c)
 {
     const plan p = plan_of(shared->number);
-    const int64_t until = now_ms() + support_patience(WORLD_SECONDS * 1000);
+    const int64_t until = now_ms() + support_scaled(WORLD_SECONDS * 1000);
     bool is_over[SLOTS] = { false };
     report r;
 
@@ -722,8 +722,8 @@ static void soak(double seconds)
 
     shared->is_over = 0;
     fflush(NULL);
-    const pid_t strangers = fork();
-    if (strangers == 0) strangers_main();
+    const pid_t intruders = fork();
+    if (intruders == 0) intruders_main();
     for (int i = 0; i < SLOTS; i++) start_process(&c, i);
     while (is_good && (now_ms() < until || c.worlds <= WARM_WORLDS + 1)) is_good = world_of(&c);
     shared->is_over = 1;
@@ -739,12 +739,12 @@ static void soak(double seconds)
               "%s: slot %d after %d worlds: %d files, %d threads, %ld bytes of heap; after %d: %d, %d, %ld", security, i,
               WARM_WORLDS + 1, first->files, first->threads, first->heap, c.worlds, last->files, last->threads, last->heap);
     }
-    waitpid(strangers, NULL, 0);
+    waitpid(intruders, NULL, 0);
     CHECK(shared->intruders == 0, "%s: %d ranks with another key were accepted", security, shared->intruders);
     printf("%-10s %4d worlds, %d deaths, of which %d were stopped and continued, %ld calls, %ld shrinks, "
            "%d unauthenticated connections in %.0f s; a death is detected within %ld ms, coll_shrink takes up to %ld ms; "
            "heap %ld -> %ld KiB\n", security, c.worlds,
-           c.deaths, c.returns, c.calls, c.shrinks, shared->knocks, (double)(now_ms() - began) / 1e3, c.detected_ms,
+           c.deaths, c.returns, c.calls, c.shrinks, shared->attempts, (double)(now_ms() - began) / 1e3, c.detected_ms,
            c.shrunk_ms, c.first[0].heap >> 10, c.last[0].heap >> 10);
 }
 

@@ -135,7 +135,7 @@ static int rank_main(coll_comm *comm, int rank, const scenario *s)
 static pid_t rank_start(int rank, const char *address, const scenario *s)
 {
     coll_config config = { .rank = rank, .size = RANKS, .address = address, .log_level = COLL_LOG_NONE,
-                           .start_timeout_ms = (int)support_patience(20000), .liveness_timeout_ms = shared->liveness_ms };
+                           .start_timeout_ms = (int)support_scaled(20000), .liveness_timeout_ms = shared->liveness_ms };
     const pid_t pid = fork();
     coll_comm *comm = NULL;
 
@@ -172,7 +172,7 @@ static void stopped_case(const void *arg)
     pid_t pids[RANKS];
 
     memset(shared, 0, sizeof *shared);
-    shared->liveness_ms = (int)support_patience(LIVENESS_MS);
+    shared->liveness_ms = (int)support_scaled(LIVENESS_MS);
     for (int i = 0; i < RANKS; i++) pids[i] = rank_start(i, address, s);
     while (__atomic_load_n(&shared->calls[VICTIM], __ATOMIC_ACQUIRE) < 2) sched_yield();
     nanosleep(&moment, NULL);
@@ -181,7 +181,7 @@ static void stopped_case(const void *arg)
     const int64_t stopped = now_ms();
     if (s->aborts) __atomic_store_n(&shared->abort_now, true, __ATOMIC_RELEASE);
     const bool have_failed = await(shared->has_failed, pids);
-    const int64_t known_ms = now_ms() - stopped, most_ms = (s->aborts ? 0 : shared->liveness_ms * 9 / 8) + support_patience(1500);
+    const int64_t known_ms = now_ms() - stopped, most_ms = (s->aborts ? 0 : shared->liveness_ms * 9 / 8) + support_scaled(1500);
     CHECK(known_ms <= most_ms, "%s: detected after %d ms", case_name, (int)known_ms);
     const bool have_filled = have_failed && await(shared->has_filled, pids);
     kill(pids[VICTIM], SIGCONT);
@@ -293,7 +293,7 @@ static void late_case(const void *arg)
         if ((pids[i] = fork()) != 0) continue;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         coll_config config = { .rank = late_number(s->kind, i), .size = RANKS, .address = address, .log_level = COLL_LOG_NONE,
-                               .start_timeout_ms = (int)support_patience(20000), .liveness_timeout_ms = shared->liveness_ms };
+                               .start_timeout_ms = (int)support_scaled(20000), .liveness_timeout_ms = shared->liveness_ms };
         coll_comm *comm = NULL;
         if (coll_init(&comm, &config) < 0) exit(fprintf(stderr, "%s: %s\n", case_name, coll_error(NULL)) != 0);
         const int wrong = late_main(comm, i, s);

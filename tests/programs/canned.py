@@ -46,7 +46,7 @@ class Runner:
 def main():
     arguments = lambda job: []
     todo = [jobs.Job(bench, '2 ranks', bench + '/pair', arguments, SIZES, CALLS, 0.1) for bench in ('threads', 'tcp')]
-    first, slower, faster = compare.judged(compare.Paired(Runner(sys.argv[1]), Side('old'), Side('new')), todo, ROUNDS)
+    first, slower, faster = compare.evaluated(compare.Paired(Runner(sys.argv[1]), Side('old'), Side('new')), todo, ROUNDS)
     print('%d cells, %d slower, %d faster' % (len(first), slower, faster))
 
 

@@ -12,7 +12,7 @@ column() { # column NAME RANK COLUMN: of the run's file about its ranks
 # compare NAME VALUE RELATION VALUE: of two numbers
 compare() {
     awk -v a="${2:-nothing}" -v b="${4:-nothing}" 'BEGIN { exit !(a + 0 == a && b + 0 == b && a '"$3"' b) }'
-    verdict "$1" $? "$2 and $4"
+    conclusion "$1" $? "$2 and $4"
 }
 
 wants_any() { for page in "$@"; do wanted "$page" && return; done; return 1; }

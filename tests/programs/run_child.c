@@ -7,11 +7,11 @@
  *     run_child daemon FILE        leave a process in its own session that keeps our output open
  *     run_child words WORD ...     write each word on a line
  *     run_child port               find a free port of 127.0.0.1
- *     run_child knock PORT         check whether a process listens there
+ *     run_child dial PORT         check whether a process listens there
  *     run_child silent PORT        connect, and send nothing
  *     run_child talk PORT          connect, send our input, write the answer
  *     run_child terminal PROGRAM ...   run the program with a terminal for its output, and write that output
- *     run_child judge PROGRAM ...  run the program with no signal ignored, and print how it ended
+ *     run_child evaluate PROGRAM ...  run the program with no signal ignored, and print how it ended
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -168,7 +168,7 @@ static int do_talk(const char *port)
 
 /* A shell gives the same number for exit status 130 and for death by SIGINT, and starts its
  * background jobs with SIGINT ignored. */
-static int do_judge(char **program)
+static int do_evaluate(char **program)
 {
     static const int signals[] = { SIGINT, SIGQUIT, SIGHUP, SIGTERM };
     const pid_t pid = fork();
@@ -227,11 +227,11 @@ int main(int argc, char **argv)
     if (strcmp(what, "daemon") == 0 && argc == 3) return do_daemon(argv[2]);
     if (strcmp(what, "words") == 0) return do_words(argc - 2, argv + 2);
     if (strcmp(what, "port") == 0) return do_port();
-    if (strcmp(what, "knock") == 0 && argc == 3) return connect_to(argv[2]) < 0;
+    if (strcmp(what, "dial") == 0 && argc == 3) return connect_to(argv[2]) < 0;
     if (strcmp(what, "silent") == 0 && argc == 3) return do_silent(argv[2]);
     if (strcmp(what, "talk") == 0 && argc == 3) return do_talk(argv[2]);
     if (strcmp(what, "terminal") == 0 && argc > 2) return do_terminal(argv + 2);
-    if (strcmp(what, "judge") == 0 && argc > 2) return do_judge(argv + 2);
+    if (strcmp(what, "evaluate") == 0 && argc > 2) return do_evaluate(argv + 2);
     fprintf(stderr, "run_child: see the top of its source\n");
     return 2;
 }

@@ -65,7 +65,7 @@ if command -v python3 >/dev/null 2>&1; then
     check_count "links, or why not" '^### allreduce, 1 Gbit/s, 2 hosts x 1\|^# no network namespaces' 1
     check_count "overlap, or why not" '^### allreduce of 1M under computation\|^# no network namespaces' 1
     check_count "start" '^### From the launch' 1
-    check_count "the verdicts" '^[0-9]* of [0-9]* targets met' 1
+    check_count "the conclusions" '^[0-9]* of [0-9]* targets met' 1
     printf '#!/bin/sh\nexit 3\n' >pair
     check_end "compare.py tells of a wrong result" 'pair: exit status 3' 1 \
         python3 "$top/bench/tcp/compare.py" --build . --tiny --only collectives

@@ -25,8 +25,8 @@ together="timeout 60 $bin/coll-run --no-prefix"
 
 # ---- >>helpers ----
 
-# verdict NAME STATUS DETAIL
-verdict() {
+# conclusion NAME STATUS DETAIL
+conclusion() {
     if [ "$2" -eq 0 ]; then
         passed=$((passed + 1))
         echo "ok - $1"
@@ -47,7 +47,7 @@ run() {
         [ $status -ne 0 ] || status=1
     fi
     why=$(tail -n 3 "$out/$name.err" | tr '\n' '|')
-    verdict "$name runs, and all ranks end with the same bits" $status "status $status: $why"
+    conclusion "$name runs, and all ranks end with the same bits" $status "status $status: $why"
 }
 
 get() { sed -n "s/.*\"$2\":\"\{0,1\}\([^,\"}]*\).*/\1/p" "$out/$1"; }
@@ -58,19 +58,19 @@ near() {
                    { count++; d = $2 - loss[$1]; if (d < 0) d = -d; if (!($1 in loss) || d != d) d = 999; if (d > far) far = d }
                    END { if (count < 10) far = 999; print far + 0 }' "$out/${3:-alone}.loss.csv" "$out/$1.loss.csv")
     awk -v far="${far:-999}" -v most="$2" 'BEGIN { exit !(far <= most) }'
-    verdict "$1: each loss within $2 of that of ${3:-alone}" $? "$far"
+    conclusion "$1: each loss within $2 of that of ${3:-alone}" $? "$far"
 }
 
 # close_to NAME TOLERANCE: the mean loss of the last tenth, where single steps must differ
 close_to() {
     awk -v a="$(get "$1" loss)" -v b="$(get alone loss)" -v most="$2" \
         'BEGIN { d = a - b; exit !(a > 0 && d <= most && -d <= most) }'
-    verdict "$1: the last losses within $2 of those of alone" $? "$(get "$1" loss) and $(get alone loss)"
+    conclusion "$1: the last losses within $2 of those of alone" $? "$(get "$1" loss) and $(get alone loss)"
 }
 
 bits() { # bits NAME OTHER: the same weights
     [ -n "$(get "$1" weights)" ] && [ "$(get "$1" weights)" = "$(get "$2" weights)" ]
-    verdict "$1: the bits of $2" $? "$(get "$1" weights) and $(get "$2" weights)"
+    conclusion "$1: the bits of $2" $? "$(get "$1" weights) and $(get "$2" weights)"
 }
 
 # refuses NAME SENTENCE COMMAND...: exit status 2, on every rank, and one sentence
@@ -81,14 +81,14 @@ refuses() {
     said=$(grep -c "$sentence" "$out/refused")
     others=$(grep 'exited with status' "$out/refused" | grep -cv 'with status 2')
     [ "$status,$said,$others" = 2,1,0 ]
-    verdict "$name is refused" $? "status $status, said $said times, $others others: $(head -n 3 "$out/refused" | tr '\n' '|')"
+    conclusion "$name is refused" $? "status $status, said $said times, $others others: $(head -n 3 "$out/refused" | tr '\n' '|')"
 }
 
 # ---- >>pages ----
 
 run alone "$one"
 awk -v first="$(get alone first)" -v last="$(get alone loss)" 'BEGIN { exit !(first > 3 && last > 0 && last < first - 0.8) }'
-verdict "alone: it learns" $? "from $(get alone first) to $(get alone loss)"
+conclusion "alone: it learns" $? "from $(get alone first) to $(get alone loss)"
 run four "$one" -t 4
 near four 1e-5
 
@@ -108,12 +108,12 @@ back = {(e["pid"], e["args"]["step"]): e["ts"] + e["dur"] for e in events if e["
 early = [e for e in events if e["tid"] == 1 and e["ts"] < back[e["pid"], e["args"]["step"]]]
 sys.exit(not (len(back) == 7 * 30 and len(early) >= 3 * 7 * 20))
 END
-    verdict "data: sums begin while backward runs" $? "see the timeline"
+    conclusion "data: sums begin while backward runs" $? "see the timeline"
     STEPS=25 ONLY="data-alone data-after" OPTIONS="--batch 2 --context 16" \
         sh examples/gpt/plots.sh "$bin" "$out/plots" > "$out/drawn" 2>&1
     if command -v gnuplot > /dev/null; then [ "$(cat "$out"/plots/*.svg | grep -c '</svg>')" = 3 ]
     else grep -q 'there is no gnuplot' "$out/drawn"; fi
-    verdict "data: what it writes is drawn, or there is no gnuplot" $? "$(tail -n 2 "$out/drawn" | tr '\n' '|')"
+    conclusion "data: what it writes is drawn, or there is no gnuplot" $? "$(tail -n 2 "$out/drawn" | tr '\n' '|')"
     refuses "data: heads that do not divide the width" "cannot be divided by 5 heads" $together -n 3 "$one" --heads 5
     refuses "data: no such text" "No such file" $together -n 3 "$one" --data "$out/none"
     refuses "data: too short a text" "40 letters are used, and one sequence takes 65" "$one" -t 3 --letters 40
@@ -139,7 +139,7 @@ if wanted mixed; then
     timeout 60 "$bin/gpt/mixed" -t 2 --type f16 --scale 30 ${tiny%% --json*} > "$out/dropped"
     dropped=$(sed -n 's/^f16 *\([0-9]*\) steps dropped.*/\1/p' "$out/dropped")
     [ "${dropped:-0}" -ge 5 ] && [ "$dropped" -lt 30 ]
-    verdict "mixed: steps that overflow are dropped, and the scale comes down" $? "$dropped steps"
+    conclusion "mixed: steps that overflow are dropped, and the scale comes down" $? "$dropped steps"
 fi
 
 if wanted server; then
@@ -157,7 +157,7 @@ if wanted server; then
         timeout 60 $on "$bin/gpt/server" -t 6 --stale 2 ${tiny%% --json*} --steps 400 > "$out/stale"
         stalest=$(sed -n 's/^stale *\([0-9]*\) steps at most.*/\1/p' "$out/stale")
         [ "${stalest:-9}" -le 2 ] && [ "${stalest:-0}" -ge 1 ]
-        verdict "server: gradients are stale, and no more than allowed" $? "$stalest steps"
+        conclusion "server: gradients are stale, and no more than allowed" $? "$stalest steps"
     done
     refuses "server: no worker" "takes two ranks" "$bin/gpt/server"
 fi
@@ -201,7 +201,7 @@ if wanted naive; then
     $over_tcp -n 4 "$bin/gpt/naive" ${tiny%% --json*} > "$out/cost"
     awk '$1 == "master" { master = $4 } $1 == "ring" { ring = $4 } $1 == "library" { ours = $4; ways = 1 }
          END { exit !(ways && ours > 0 && ours <= master && master > ring) }' "$out/cost"      # fewer messages may be quicker
-    verdict "naive: the master sends most, the library no more" $? "$(grep 'busiest' "$out/cost" | tr '\n' '|')"
+    conclusion "naive: the master sends most, the library no more" $? "$(grep 'busiest' "$out/cost" | tr '\n' '|')"
 fi
 
 if wanted digits; then
@@ -212,7 +212,7 @@ if wanted digits; then
         grep '^{.*"identical":true' "$out/digits-$world.all" > "$out/digits-$world"
         awk -v loss="$(get digits-$world loss)" -v one="$(get digits-alone loss)" -v right="$(get digits-$world accuracy)" \
             'BEGIN { d = loss - one; exit !(right >= 0.95 && d < 1e-3 && -d < 1e-3) }'
-        verdict "digits-$world: 95 % are read, and the loss is that of one rank within 1e-3" $? \
+        conclusion "digits-$world: 95 % are read, and the loss is that of one rank within 1e-3" $? \
             "$(tail -n 1 "$out/digits-$world.all")"
     done
     bits digits-tcp digits-threads

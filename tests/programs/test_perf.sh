@@ -19,14 +19,14 @@ unset COLL_RANK COLL_SIZE COLL_ADDR
 # The lines of a table: 15 columns, nothing wrong in columns 10 and 15, and so many of them.
 table_is_right() {
     awk -v lines="$1" '
-        /^#/ { if (/out of bounds values: 0 OK/) verdict = 1; if (/avg bus bandwidth: /) average = 1; next }
+        /^#/ { if (/out of bounds values: 0 OK/) conclusion = 1; if (/avg bus bandwidth: /) average = 1; next }
         NF != 15 || $10 !~ /^(0|N\/A)$/ || $15 !~ /^(0|N\/A)$/ || $10 $15 == "N/AN/A" { print "line " NR ": " $0; exit bad = 1 }
         $10 == 0 && $6 <= 0 || $15 == 0 && $11 <= 0 { print "line " NR " took no time: " $0; exit bad = 1 }
         { n++ }
         END {
             if (bad) exit
             if (n != lines) print n + 0 " lines instead of " lines
-            else if (!verdict) print "no \"out of bounds values: 0 OK\""
+            else if (!conclusion) print "no \"out of bounds values: 0 OK\""
             else if (!average) print "no \"avg bus bandwidth\""
         }' out
 }

@@ -264,8 +264,8 @@ check 'port: jobs at once have different ones' 6 "$(($(sort -u port.? | wc -l)))
 # ---- >>no orphans ----
 
 start_family() {
-    "$child" judge "$run" -n 2 sh -c "$family" "$1" "$child" > "$1.judged" 2> /dev/null &
-    judge=$!
+    "$child" evaluate "$run" -n 2 sh -c "$family" "$1" "$child" > "$1.evaluated" 2> /dev/null &
+    evaluate=$!
     until_true all_family "$1"
     keeper=$(cat "$1.keeper.0")
     launcher=$(parent_of "$keeper")
@@ -276,9 +276,9 @@ for signal in KILL:9 INT:2 TERM:15 HUP:1 QUIT:3; do
     start_family "$signal"
     begin=$(hundredths)
     kill -$signal $launcher
-    wait $judge
+    wait $evaluate
     check "SIG$signal: soon" yes "$(within 0 400 $(($(hundredths) - begin)))"
-    check "SIG$signal: dies of it" "signal $number" "$(cat $signal.judged)"
+    check "SIG$signal: dies of it" "signal $number" "$(cat $signal.evaluated)"
     check "SIG$signal: ranks and their processes have ended" gone "$(gone_in_time $keeper $(family_of $signal))"
 done
 
@@ -291,13 +291,13 @@ check 'SIGKILL to the group of coll-run: all have ended' gone "$(gone_in_time $(
 
 start_family guarded
 kill -9 $keeper
-wait $judge
-check 'SIGKILL to the keeper: how it ends' 'status 137' "$(cat guarded.judged)"
+wait $evaluate
+check 'SIGKILL to the keeper: how it ends' 'status 137' "$(cat guarded.evaluated)"
 check 'SIGKILL to the keeper: all have ended' gone "$(gone_in_time $(family_of guarded))"
 
 start_family unguarded
 kill -9 $keeper $launcher
-wait $judge
+wait $evaluate
 check 'SIGKILL to coll-run and its keeper: ranks have ended' gone \
     "$(gone_in_time $(cat unguarded.rank.?))"
 kill -9 $(cat unguarded.child.? unguarded.daemon.?)
@@ -424,16 +424,16 @@ check 'hosts: timeout, gone' gone "$(gone_in_time $(cat late.?))"
 
 for signal in KILL:9 INT:2 TERM:15; do
     number=${signal#*:} signal=${signal%:*} name=far_${signal%:*}
-    "$child" judge "$run" --rsh "$dir/rsh" -H a,b sh -c "$family" "$name" "$child" > "$name.judged" 2> /dev/null &
-    judge=$!
+    "$child" evaluate "$run" --rsh "$dir/rsh" -H a,b sh -c "$family" "$name" "$child" > "$name.evaluated" 2> /dev/null &
+    evaluate=$!
     until_true all_family "$name"
     keepers=$(cat "$name".keeper.?)
     agents="$(parent_of ${keepers%%[!0-9]*}) $(parent_of ${keepers##*[!0-9]})"
-    head=$(ps -o pid= --ppid $judge)
+    head=$(ps -o pid= --ppid $evaluate)
     jobs_started="$jobs_started $head $agents"
     kill -$signal $head
-    wait $judge
-    check "hosts: SIG$signal: dies of it" "signal $number" "$(cat "$name.judged")"
+    wait $evaluate
+    check "hosts: SIG$signal: dies of it" "signal $number" "$(cat "$name.evaluated")"
     check "hosts: SIG$signal: nothing is left" gone \
         "$(gone_in_time $(family_of "$name") $(cat rsh.pid.a rsh.pid.b) $keepers $agents)"
 done
@@ -503,9 +503,9 @@ check '--dry-run: starts nothing, and shows no key' '0 no' "$(grep -c XYZ dry.ou
 # ---- >>launchers that meet ----
 
 port=$("$child" port)
-meeting=127.0.0.1:$port
-join() { "$run" --join "$meeting" "$@"; }
-listening() { "$child" knock "$port" 2> /dev/null; }
+where=127.0.0.1:$port
+join() { "$run" --join "$where" "$@"; }
+listening() { "$child" dial "$port" 2> /dev/null; }
 say_who='echo $COLL_RANK/$COLL_SIZE $COLL_LOCAL_RANK/$COLL_LOCAL_SIZE $COLL_ADDR'
 say_file=$say_who' > join.$COLL_RANK; [ $COLL_RANK != 0 ] || cat > join.in'
 
@@ -543,7 +543,7 @@ check 'join: a browser and noise get nothing' '0 0' "$(($(wc -c < http.out))) $(
 kill $silent
 
 join --wait 0.5 -n 1 --size 3 true 2> alone.err
-check 'join: the others do not come' '1 1' "$? $(grep -c "waited 0.5 s at $meeting: 1 of 3 ranks have come" alone.err)"
+check 'join: the others do not come' '1 1' "$? $(grep -c "waited 0.5 s at $where: 1 of 3 ranks have come" alone.err)"
 begin=$(hundredths)
 "$run" --join 192.0.2.1:9 --wait 0.5 -n 1 --size 2 true 2> none.err
 check 'join: no launcher' '1 1' "$? $(grep -c 'no launcher answers at 192.0.2.1:9 after 0.5 s: 192.0.2.1: ' none.err)"
@@ -569,7 +569,7 @@ until_true all_written cut.0 cut.1
 kill -9 "$(parent_of "$(cat cut.keeper)")"
 wait $first
 wait $second
-check 'join: the first launcher is killed' '1 1' "$? $(grep -c "the launcher at $meeting has ended" cut.err)"
+check 'join: the first launcher is killed' '1 1' "$? $(grep -c "the launcher at $where has ended" cut.err)"
 check 'join: the first launcher is killed, nothing is left' gone "$(gone_in_time $(cat cut.0 cut.1))"
 unset COLL_KEY
 

@@ -44,7 +44,7 @@ fi
 "$@" 2> sshd.log &
 daemon=$!
 jobs_started="$jobs_started $daemon"
-if ! until_true "$child" knock "$port" 2> /dev/null; then
+if ! until_true "$child" dial "$port" 2> /dev/null; then
     check 'ssh: the daemon starts' yes "$(tail -n 3 sshd.log)"
     echo "$passed passed, $failed failed"
     exit 1

@@ -26,12 +26,12 @@ THERE bool there_says(const char *sentence, const char *words)
 /* The switch or the list that has left a world out; NULL: it is there. */
 THERE const char *there_missing_world(const char *name)
 {
-    const bool is_hub = !strcmp(name, "tcp-domain"), is_hybrid = !strcmp(name, "hybrid"), is_tcp = !strncmp(name, "tcp", 3);
+    const bool is_domain = !strcmp(name, "tcp-domain"), is_hybrid = !strcmp(name, "hybrid"), is_tcp = !strncmp(name, "tcp", 3);
     const bool has_both = COLL__HAS_TCP && COLL__HAS_THREADS;
 
     if ((!strcmp(name, "threads") && !COLL__HAS_THREADS) || (!strncmp(name, "sim", 3) && !COLL__HAS_SIM)
         || (is_tcp && !COLL__HAS_TCP)) return "COLL_ONLY_TRANSPORTS";
-    if ((is_hub && !COLL__HAS_DOMAIN) || (is_hybrid && !COLL__HAS_HYBRID))
+    if ((is_domain && !COLL__HAS_DOMAIN) || (is_hybrid && !COLL__HAS_HYBRID))
         return has_both ? "COLL_NO_SHM" : "COLL_ONLY_TRANSPORTS";
     return !COLL__HAS_URING && !strcmp(name, "tcp-uring") ? "COLL_NO_URING" : NULL;
 }

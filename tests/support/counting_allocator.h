@@ -1,18 +1,18 @@
 /* counting_allocator.h - an allocator for tests, which counts allocations and frees, and can refuse.  Include after support.h. */
-#ifndef COLL_TESTS_PURSE_H
-#define COLL_TESTS_PURSE_H
+#ifndef COLL_TESTS_COUNTER_H
+#define COLL_TESTS_COUNTER_H
 
 /* ---- >>an allocator that counts, and refuses a chosen allocation ---- */
 
-typedef struct purse {
+typedef struct counter {
     long taken, refused_at;                       /* so far; 0: none is refused                               */
     long blocks, bytes;                           /* that are out                                             */
     int  was_refused, is_wrong;
-} purse;
+} counter;
 
-static void *purse_allocate(void *context, size_t length, size_t alignment)
+static void *counter_allocate(void *context, size_t length, size_t alignment)
 {
-    purse *const p = (purse *)context;
+    counter *const p = (counter *)context;
     const long number = __atomic_add_fetch(&p->taken, 1, __ATOMIC_RELAXED);
     void *at = NULL;
 
@@ -25,9 +25,9 @@ static void *purse_allocate(void *context, size_t length, size_t alignment)
     return at;
 }
 
-static void purse_free(void *context, void *at, size_t length)
+static void counter_free(void *context, void *at, size_t length)
 {
-    purse *const p = (purse *)context;
+    counter *const p = (counter *)context;
 
     __atomic_sub_fetch(&p->blocks, 1, __ATOMIC_RELAXED);
     __atomic_sub_fetch(&p->bytes, (long)length, __ATOMIC_RELAXED);
@@ -35,4 +35,4 @@ static void purse_free(void *context, void *at, size_t length)
     free(at);
 }
 
-#endif /* COLL_TESTS_PURSE_H */
+#endif /* COLL_TESTS_COUNTER_H */

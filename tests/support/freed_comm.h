@@ -8,12 +8,12 @@
 enum { SIZE = 4, FREER = 1 };
 
 /* What the others do in it afterwards. */
-typedef enum deed {
+typedef enum usage {
     BARRIER, BROADCAST, USED_BEFORE, PREPARED, RECEIVE, BY_TEST, BY_ANY, SEND_LONG,      /* these wait for the rank that freed  */
-    ANY_SOURCE, AMONG_OTHERS, DEEDS               /* and these do not                                         */
-} deed;
+    ANY_SOURCE, AMONG_OTHERS, USAGES              /* and these do not                                         */
+} usage;
 
-static const char *const deed_names[DEEDS] = {
+static const char *const usage_names[USAGES] = {
     "barrier", "broadcast", "used", "prepared", "recv", "test", "any", "send", "source", "others"
 };
 
@@ -23,7 +23,7 @@ static const char *const kind_names[KINDS] = { "that of coll_init", "a dup", "a 
 /* Communicators beside the one that is freed, where there are many: more than a rank can list. */
 enum { BESIDE = 20 };
 
-typedef struct play { deed deed; kind kind; } play;
+typedef struct play { usage usage; kind kind; } play;
 
 static int64_t long_message[1 << 16];
 
@@ -50,7 +50,7 @@ static void derive_beside(coll_comm *comm, kind k, coll_comm **out, int first, i
     }
 }
 
-static coll_status use(coll_comm *comm, deed d, int me, coll_request *prepared)
+static coll_status use(coll_comm *comm, usage d, int me, coll_request *prepared)
 {
     const int freer = called(comm, FREER);
     static int64_t values[SIZE][3];               /* MPI may use them after a failure                         */
@@ -93,7 +93,7 @@ static void check(coll_comm *comm, const play *p, coll_status status)
     char name[24];
 
     snprintf(name, sizeof name, "rank %d has left", FREER);
-    if (p->deed < ANY_SOURCE)
+    if (p->usage < ANY_SOURCE)
         CHECK(status == COLL_ERR_PEER && strstr(coll_error(comm), name), "%s: rank %d has %d: \"%s\"", case_name, coll_rank(comm),
               (int)status, coll_error(comm));
     else CHECK(status == COLL_OK, "%s: rank %d has %d: \"%s\"", case_name, coll_rank(comm), (int)status, coll_error(comm));

@@ -11,7 +11,7 @@
 
 #include "model_numbers.h"
 
-enum { MODEL_BLOCKS_MOST = 56, MODEL_EDGES_MOST = 48, MODEL_LIST_MOST = 9, MODEL_REDUCED = -1, MODEL_NOBODY = -2 };
+enum { MODEL_BLOCKS_MOST = 56, MODEL_EDGES_MOST = 48, MODEL_LIST_MOST = 9, MODEL_REDUCED = -1, MODEL_NONE = -2 };
 
 /* The neighbors of a communicator: edges in one common order.  An end that is COLL_RANK_NONE is a slot without a partner. */
 typedef struct model_graph {
@@ -65,7 +65,7 @@ typedef struct model_part {
     coll_type      send_types[MODEL_BLOCKS_MOST], recv_types[MODEL_BLOCKS_MOST];
     coll_list_item    list[MODEL_LIST_MOST];
     model_user     user;
-    unsigned      *arrivals;                      /* barriers count themselves here; may be NULL              */
+    unsigned      *entered;                       /* barriers count themselves here; may be NULL              */
     uint64_t      *agreed;                        /* where ranks compare inexact results; may be NULL         */
 } model_part;
 
@@ -242,7 +242,7 @@ SUPPORT void model_reduced_blocks(model_part *p)
     }
     if (!is_scattered && c->kind != COLL_ALLREDUCE_LIST) {
         model_add(p->out, &p->outs, p->rank, 0, c->count, c->type);
-        model_add(p->in, &p->ins, has_result ? MODEL_REDUCED : MODEL_NOBODY, 0, c->count, c->type);
+        model_add(p->in, &p->ins, has_result ? MODEL_REDUCED : MODEL_NONE, 0, c->count, c->type);
     }
     for (int i = 0; i < p->ins; i++) p->in[i].last = last;
 }
@@ -259,7 +259,7 @@ SUPPORT void model_neighbor_blocks(model_part *p)
         const size_t count = is_gather && from >= 0 ? model_pair_count(c, from, from) : model_pair_count(c, e, 63);
         const uint64_t key = is_gather ? 0 : (uint64_t)e;
         if (from == p->rank && !is_gather) model_add(p->out, &p->outs, p->rank, key, count, model_pair_type(c, e, 63));
-        if (to == p->rank) model_add(p->in, &p->ins, from >= 0 ? from : MODEL_NOBODY, key, count, model_pair_type(c, e, 63));
+        if (to == p->rank) model_add(p->in, &p->ins, from >= 0 ? from : MODEL_NONE, key, count, model_pair_type(c, e, 63));
     }
 }
 
@@ -625,7 +625,7 @@ SUPPORT void model_tell(const model_part *p, const char *side, const support_buf
 }
 
 /* After the call: is everything as it must be?  The empty text says so. */
-SUPPORT void model_part_judge(model_part *p, char *text, size_t length)
+SUPPORT void model_part_evaluate(model_part *p, char *text, size_t length)
 {
     support_buffer *result = model_result_buffer(p);
     ptrdiff_t at;
@@ -633,10 +633,10 @@ SUPPORT void model_part_judge(model_part *p, char *text, size_t length)
     *text = 0;
     support_fetch(&p->send);
     support_fetch(&p->recv);
-    if (p->c.kind == COLL_BARRIER && p->arrivals && __atomic_load_n(p->arrivals, __ATOMIC_RELAXED) < (unsigned)p->c.size)
-        snprintf(text, length, "left the barrier when %u of %d ranks had come", *p->arrivals, p->c.size);
+    if (p->c.kind == COLL_BARRIER && p->entered && __atomic_load_n(p->entered, __ATOMIC_RELAXED) < (unsigned)p->c.size)
+        snprintf(text, length, "left the barrier when %u of %d ranks had come", *p->entered, p->c.size);
     for (int i = 0; i < p->ins; i++)
-        if (p->in[i].peer != MODEL_NOBODY) model_expect_block(p, &p->in[i], result);
+        if (p->in[i].peer != MODEL_NONE) model_expect_block(p, &p->in[i], result);
     if (!support_as_expected(&p->recv, &at)) model_tell(p, "recv", &p->recv, at, result == &p->recv, text, length);
     else if (!support_as_expected(&p->send, &at)) model_tell(p, "send", &p->send, at, result == &p->send, text, length);
     else if (!model_agrees(p)) snprintf(text, length, "the bits differ from those of another rank");

@@ -395,7 +395,7 @@ SUPPORT int support_run_config(const char *world, int size, const coll_config *b
 {
     const coll_config config = base ? *base : (coll_config){ 0 };
     const bool is_threads = !strcmp(world, "threads"), is_hybrid = !strcmp(world, "hybrid") && size > 1;
-    const bool is_hub = !strcmp(world, "tcp-domain");
+    const bool is_domain = !strcmp(world, "tcp-domain");
     char address[64] = "";
     int failed = 0, port = -1, started = 0;
     support_rank *ranks;
@@ -417,11 +417,11 @@ SUPPORT int support_run_config(const char *world, int size, const coll_config *b
         ranks[i].config.rank = i;
         ranks[i].config.size = size;
         ranks[i].config.address = address;
-        ranks[i].config.tcp.io = is_hybrid || is_hub ? NULL : !strcmp(world, "tcp-uring") ? "uring" : "poll";
-        if (!is_hybrid && !is_hub) ranks[i].config.tcp.shm_collectives = COLL_OFF;
+        ranks[i].config.tcp.io = is_hybrid || is_domain ? NULL : !strcmp(world, "tcp-uring") ? "uring" : "poll";
+        if (!is_hybrid && !is_domain) ranks[i].config.tcp.shm_collectives = COLL_OFF;
         if (is_hybrid) ranks[i].config.transport = NULL;
         /* Ranks of a TCP world share memory when it is even, not all of them when it is 3, 7, ..., none when it is 5, 9, ... */
-        if (!is_hub && size % 2 && (size % 4 == 1 || i % 2)) ranks[i].config.tcp.share_memory = COLL_OFF;
+        if (!is_domain && size % 2 && (size % 4 == 1 || i % 2)) ranks[i].config.tcp.share_memory = COLL_OFF;
     }
     if (is_hybrid && support_join_parts(size, ranks)) goto fail;
     for (; started < size; started++)
@@ -454,14 +454,14 @@ enum { SUPPORT_IS_PORTABLE = 0 };
 SUPPORT void support_check_refused(const char *name, const char *missing)
 {
     const bool is_hybrid = !strcmp(name, "hybrid"), is_tcp = !strncmp(name, "tcp", 3);
-    const bool is_hub = !strcmp(name, "tcp-domain"), is_one = is_hybrid || is_hub; /* of three                               */
+    const bool is_domain = !strcmp(name, "tcp-domain"), is_one = is_hybrid || is_domain; /* of three */
     const coll_config config = { .transport = is_hybrid ? NULL : is_tcp ? "tcp" : !strncmp(name, "sim", 3) ? "sim" : name,
                                  .size = is_one ? 3 : 0, .address = is_one ? "127.0.0.1:1" : NULL,
-                                 .tcp = { .shm_collectives = is_hub }, .log_level = COLL_LOG_NONE };
+                                 .tcp = { .shm_collectives = is_domain }, .log_level = COLL_LOG_NONE };
     coll_comm *comms[2] = { NULL, NULL };
 
     if (!strcmp(missing, "COLL_NO_URING")) return;
-    const coll_status status = is_hub ? coll_init(comms, &config) : coll_init_threads(2, comms, &config);
+    const coll_status status = is_domain ? coll_init(comms, &config) : coll_init_threads(2, comms, &config);
     CHECK(status == COLL_ERR_UNSUPPORTED && there_says(coll_error(NULL), missing), "%s: status %d, \"%s\" without %s", name,
           (int)status, coll_error(NULL), missing);
 }
@@ -520,7 +520,7 @@ SUPPORT double support_seconds(void)
 
 /* The limit for an action that takes `ms` if nothing else runs: as many times longer as there are tasks for each
  * processor, now or over the last minute: a bound is a promise of the library, not of the machine's other users. */
-SUPPORT int64_t support_patience(int64_t ms)
+SUPPORT int64_t support_scaled(int64_t ms)
 {
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
     double average = 0;
@@ -552,7 +552,7 @@ SUPPORT void support_limit(unsigned seconds, void (*report)(void))
     support_limit_report = report;
     sigemptyset(&action.sa_mask);
     sigaction(SIGALRM, &action, NULL);
-    alarm((unsigned)(support_patience((int64_t)seconds * 1000) / 1000));
+    alarm((unsigned)(support_scaled((int64_t)seconds * 1000) / 1000));
 }
 
 #endif /* COLL_TESTS_SUPPORT_H */

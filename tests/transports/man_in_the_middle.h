@@ -4,7 +4,7 @@
 #ifndef MAN_H
 #define MAN_H
 
-enum { MAN_LINES = 64, MAN_RECORD = 1 << 15 };
+enum { PROXY_LINES = 64, MAN_RECORD = 1 << 15 };
 
 typedef enum man_does {
     MAN_FORWARDS,                                 /* everything, as it is                                     */
@@ -19,7 +19,7 @@ typedef enum man_does {
 typedef enum man_tls { MAN_TLS13, MAN_TLS13_ASKING, MAN_TLS12, MAN_TLS_OTHER_SECRET, MAN_TLS_OTHER_NAME, MAN_TLS_LIMIT } man_tls;
 
 /* Sockets to the dialling rank, and to the accepting rank. */
-typedef struct man_line { pthread_t thread; struct man *man; man_does does; int fds[2]; } man_line;
+typedef struct proxy_line { pthread_t thread; struct man *man; man_does does; int fds[2]; } proxy_line;
 
 typedef struct man {
     pthread_t   thread;
@@ -36,7 +36,7 @@ typedef struct man {
     int         opened;                           /* completed TLS handshakes of its own                      */
     size_t      kept_length[2];                   /* of the first forwarded connection: what each side sent */
     unsigned char kept[2][4096];
-    man_line    lines[MAN_LINES];
+    proxy_line    lines[PROXY_LINES];
     pthread_mutex_t lock;
 } man;
 
@@ -227,9 +227,9 @@ static void man_answers(man *m, int fd)
     while (man_reads(fd, note, 1)) { }            /* until the other end gives up                              */
 }
 
-static void *man_attends(void *at)
+static void *proxy_serves(void *at)
 {
-    man_line *const line = at;
+    proxy_line *const line = at;
     man *const m = line->man;
     unsigned char words[COLL__HELLO_LENGTH];
 
@@ -263,14 +263,14 @@ static void *man_listens(void *at)
     man *m = at;
     int fd;
 
-    while (m->count < MAN_LINES && (fd = accept(m->listener, NULL, NULL)) >= 0) {
-        man_line *line = &m->lines[m->count];
+    while (m->count < PROXY_LINES && (fd = accept(m->listener, NULL, NULL)) >= 0) {
+        proxy_line *line = &m->lines[m->count];
         const man_does does = m->most && m->count >= m->most ? MAN_FORWARDS : m->does;
         const int one = 1, to = does >= MAN_REFUSES ? -1 : man_dials(m->to_port);
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        *line = (man_line){ .man = m, .does = does, .fds = { fd, to } };
+        *line = (proxy_line){ .man = m, .does = does, .fds = { fd, to } };
         m->count++;
-        CHECK(!pthread_create(&line->thread, NULL, man_attends, line), "no thread");
+        CHECK(!pthread_create(&line->thread, NULL, proxy_serves, line), "no thread");
     }
     return NULL;
 }

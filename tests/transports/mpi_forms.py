@@ -2,13 +2,13 @@
 
 usage: mpi_forms.py RANKS COLLECTIVES [once|free]
 
-Each rank starts each collective (FREE) or waits for it (PLEDGED), and may fail before it, also while it waits.  Two ranks never
+Each rank starts each collective (FREE) or waits for it (COMMITTED), and may fail before it, also while it waits.  Two ranks never
 use two forms of one collective, and no rank is left alone in the blocking form.  once, free: with a defect that must be found:
 a rank reads the words only once; a rank that wavers sets its word to FREE although all ranks have come.  The exit status is 1
 if an error is found."""
 import sys
 
-FREE, PLEDGED, WAVERS = range(3)
+FREE, COMMITTED, WAVERS = range(3)
 RANKS, TURNS = int(sys.argv[1]), int(sys.argv[2])
 FLAW = sys.argv[3] if len(sys.argv) > 3 else ''
 
@@ -42,7 +42,7 @@ class State:
 
         along = where.startswith('along')         # it has failed, and only follows
         if where == 'come':
-            return [to('free', word=(turn, FREE)), to('look', word=(turn, PLEDGED))]
+            return [to('free', word=(turn, FREE)), to('look', word=(turn, COMMITTED))]
         if where == 'free':
             return [passed(to('free', begins='n')), to('dead')]
         if where in ('look', 'along'):
@@ -58,7 +58,7 @@ class State:
             if i < RANKS:
                 return [to('waver', i + 1, looks and (i == r or words[i][0] >= turn))]
             stays = looks and FLAW != 'free'
-            return [to('along', word=(turn, PLEDGED)) if stays else to('dead', word=(turn, FREE))]
+            return [to('along', word=(turn, COMMITTED)) if stays else to('dead', word=(turn, FREE))]
         if where in ('blocking', 'along blocking'):
             return [to('along inside' if along else 'inside', begins='b')]
         if where in ('last', 'along last'):

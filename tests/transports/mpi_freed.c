@@ -25,11 +25,11 @@ static void one_frees(coll_comm *comm, const play *p)
     freed = p->kind == WORLD ? comm : derived;
     kept = p->kind == WORLD ? derived : comm;
     const coll_call call = { .kind = COLL_ALLREDUCE, .send = &x, .recv = &y, .count = 1, .type = COLL_I64 };
-    if (p->deed == PREPARED) CHECK(coll_prepare(freed, &call, &prepared) == COLL_OK, "%s: %s", case_name, coll_error(freed));
-    if (p->deed == USED_BEFORE) CHECK(coll_barrier(freed) == COLL_OK, "%s: %s", case_name, coll_error(freed));
+    if (p->usage == PREPARED) CHECK(coll_prepare(freed, &call, &prepared) == COLL_OK, "%s: %s", case_name, coll_error(freed));
+    if (p->usage == USED_BEFORE) CHECK(coll_barrier(freed) == COLL_OK, "%s: %s", case_name, coll_error(freed));
     MPI_Barrier(MPI_COMM_WORLD);
     if (me == FREER) coll_free(freed);
-    if (me != FREER) check(freed, p, use(freed, p->deed, me, prepared));
+    if (me != FREER) check(freed, p, use(freed, p->usage, me, prepared));
     check(kept, p, coll_barrier(kept));
     coll_request_free(prepared);
     if (me != FREER || p->kind == WORLD) coll_free(derived);
@@ -40,13 +40,13 @@ static void one_frees(coll_comm *comm, const play *p)
 int main(int argc, char **argv)
 {
     coll_comm *comm = NULL;
-    play p = { DEEDS, DUP };
+    play p = { USAGES, DUP };
 
     if (!mpi_begin(&argc, &argv, &comm)) return 1;
-    for (deed d = 0; d < DEEDS; d++) if (argc > 1 && !strcmp(argv[1], deed_names[d])) p.deed = d;
+    for (usage d = 0; d < USAGES; d++) if (argc > 1 && !strcmp(argv[1], usage_names[d])) p.usage = d;
     for (kind k = 0; k < KINDS; k++) if (argc > 2 && !strcmp(argv[2], kind_names[k])) p.kind = k;
-    CHECK(p.deed < DEEDS, "there is no case \"%s\"", argc > 1 ? argv[1] : "");
-    snprintf(case_name, sizeof case_name, "mpi: %s on %s", deed_names[p.deed], kind_names[p.kind]);
+    CHECK(p.usage < USAGES, "there is no case \"%s\"", argc > 1 ? argv[1] : "");
+    snprintf(case_name, sizeof case_name, "mpi: %s on %s", usage_names[p.usage], kind_names[p.kind]);
     one_frees(comm, &p);
     return mpi_end(NULL);
 }

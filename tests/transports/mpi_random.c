@@ -12,7 +12,7 @@
 static void mpi_run(coll_comm *comm, uint64_t seed, int steps)
 {
     program p = { .world = "mpi", .size = coll_size(comm), .steps = steps, .seed = seed };
-    const size_t length = (size_t)(steps * OPERATIONS_A_STEP * p.size) * sizeof *p.meetings;
+    const size_t length = (size_t)(steps * OPERATIONS_A_STEP * p.size) * sizeof *p.handshakes;
     MPI_Win window;
     MPI_Aint ignored;
     int unit;
@@ -22,7 +22,7 @@ static void mpi_run(coll_comm *comm, uint64_t seed, int steps)
     MPI_Win_shared_query(window, 0, &ignored, &unit, &base);
     if (coll_rank(comm) == 0) memset(base, 0, length);
     MPI_Barrier(MPI_COMM_WORLD);
-    p.meetings = base;
+    p.handshakes = base;
     now.p = &p;
     snprintf(case_name, sizeof case_name, "mpi, %d ranks, seed %llu, %d steps", p.size, (unsigned long long)seed, steps);
     act(comm, &p);

@@ -1,9 +1,9 @@
 /* starting_ranks.h - joining ranks: threads that call coll_init, record its result, its log and the addresses of the ranks, and
  * exchange messages with all others afterwards.  Used after inside.h, check.h, support.h, cases.h and joining_ranks.h. */
-#ifndef COMERS_H
-#define COMERS_H
+#ifndef STARTING_RANKS_H
+#define STARTING_RANKS_H
 
-enum { COMERS_MOST = 6, START_MS = 15000 };
+enum { JOINING_MOST = 6, START_MS = 15000 };
 
 typedef struct joining {
     pthread_t   thread;
@@ -23,7 +23,7 @@ typedef struct joining {
 } joining;
 
 /* Before the first case: remove the variables of the environment that are settings, and find root's commands. */
-SUPPORT void comers_begin(void)
+SUPPORT void joining_begin(void)
 {
     clearenv();
     setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin", 1);
@@ -58,7 +58,7 @@ SUPPORT void expect_pace(const joining *g, coll__tcp *tcp)
     }
 }
 
-SUPPORT void *comer_main(void *at)
+SUPPORT void *joining_main(void *at)
 {
     joining *g = at;
     int32_t data[3];
@@ -76,7 +76,7 @@ SUPPORT void *comer_main(void *at)
     g->is_crowded = g->comm->session->is_crowded;
     g->is_good = true;
     for (int root = 0; root < g->config.size && g->is_good; root++) {         /* a message between any two            */
-        int32_t all[COMERS_MOST], back[COMERS_MOST];
+        int32_t all[JOINING_MOST], back[JOINING_MOST];
         for (int i = 0; i < g->config.size; i++) all[i] = g->config.rank * 100 + i;
         g->is_good = coll_alltoall(g->comm, all, back, 1, COLL_I32) == COLL_OK;
         for (int i = 0; i < g->config.size; i++) g->is_good = g->is_good && back[i] == i * 100 + g->config.rank;
@@ -92,7 +92,7 @@ SUPPORT void *comer_main(void *at)
 /* ---- >>all of them ---- */
 
 /* `size` joining ranks, not started yet. */
-SUPPORT void comers_make(joining *joining_ranks, int size, const char *address)
+SUPPORT void joining_make(joining *joining_ranks, int size, const char *address)
 {
     for (int i = 0; i < size; i++) {
         memset(&joining_ranks[i], 0, sizeof joining_ranks[i]);
@@ -104,7 +104,10 @@ SUPPORT void comers_make(joining *joining_ranks, int size, const char *address)
     }
 }
 
-SUPPORT void comer_start(joining *g) { CHECK(pthread_create(&g->thread, NULL, comer_main, g) == 0, "%s: no thread", case_name); }
+SUPPORT void joining_start(joining *g)
+{
+    CHECK(pthread_create(&g->thread, NULL, joining_main, g) == 0, "%s: no thread", case_name);
+}
 
 SUPPORT void expect_world(joining *joining_ranks, int size)
 {
@@ -121,7 +124,7 @@ SUPPORT void expect_failure(joining *g, coll_status status, int most_ms, const c
     CHECK(g->status == status && strstr(g->sentence, word) && strstr(g->sentence, other),
           "%s: rank %d: status %d, \"%s\" (with \"%s\" and \"%s\")", case_name,
           g->config.rank, (int)g->status, g->sentence, word, other);
-    CHECK(g->took_ms <= support_patience(most_ms), "%s: rank %d took %d ms", case_name, g->config.rank, (int)g->took_ms);
+    CHECK(g->took_ms <= support_scaled(most_ms), "%s: rank %d took %d ms", case_name, g->config.rank, (int)g->took_ms);
 }
 
-#endif /* COMERS_H */
+#endif /* STARTING_RANKS_H */

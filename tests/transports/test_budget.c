@@ -14,19 +14,19 @@
 
 #define KEY "a key of all ranks, 0123456789"
 
-enum { CASE_SECONDS = 60, RANKS = 3, PESTS = 4 };
+enum { CASE_SECONDS = 60, RANKS = 3, INTRUDERS = 4 };
 
-typedef struct pest {
+typedef struct intruder {
     pthread_t thread;
     int       port, answers, over;
     int       rank, size, to;                     /* of its hello                                             */
     coll__purpose purpose;
-} pest;
+} intruder;
 
 /* Send a hello, read the answer, close, and connect again. */
-static void *pest_main(void *at)
+static void *intruder_main(void *at)
 {
-    pest *p = at;
+    intruder *p = at;
     coll__tcp_settings settings = { .config = { .rank = 1, .size = RANKS, .world = "" }, .auth = COLL__AUTH_KEY,
                                     .key = "not the key" };
     coll__identity us = { .rank = 0 };
@@ -52,24 +52,24 @@ static void *pest_main(void *at)
     return NULL;
 }
 
-static void pests_begin(pest *pests, pest like)
+static void intruders_begin(intruder *intruders, intruder like)
 {
-    for (int i = 0; i < PESTS; i++) {
-        pests[i] = like;
-        pests[i].rank = (like.to + 1 + i % 2) % RANKS;        /* one of the others                            */
-        CHECK(!pthread_create(&pests[i].thread, NULL, pest_main, &pests[i]), "no thread");
+    for (int i = 0; i < INTRUDERS; i++) {
+        intruders[i] = like;
+        intruders[i].rank = (like.to + 1 + i % 2) % RANKS;    /* one of the others                            */
+        CHECK(!pthread_create(&intruders[i].thread, NULL, intruder_main, &intruders[i]), "no thread");
     }
 }
 
 /* Returns how many answers they have got. */
-static int pests_end(pest *pests)
+static int intruders_end(intruder *intruders)
 {
     int answers = 0;
 
-    for (int i = 0; i < PESTS; i++) __atomic_store_n(&pests[i].over, 1, __ATOMIC_RELEASE);
-    for (int i = 0; i < PESTS; i++) {
-        pthread_join(pests[i].thread, NULL);
-        answers += pests[i].answers;
+    for (int i = 0; i < INTRUDERS; i++) __atomic_store_n(&intruders[i].over, 1, __ATOMIC_RELEASE);
+    for (int i = 0; i < INTRUDERS; i++) {
+        pthread_join(intruders[i].thread, NULL);
+        answers += intruders[i].answers;
     }
     return answers;
 }
@@ -78,7 +78,7 @@ static void budget_case(const void *arg)
 {
     const bool is_right = *(const bool *)arg;
     const int room = coll__handshake_room(RANKS, 1);
-    pest pests[PESTS];
+    intruder intruders[INTRUDERS];
     joiner joiners[RANKS];
     journal said = JOURNAL;
     char address[64];
@@ -90,18 +90,18 @@ static void budget_case(const void *arg)
                                            .start_timeout_ms = 30000, .log = journal_line, .log_context = &said } };
     const int64_t began = coll__now(), enough = began + 2000 * (int64_t)COLL__MS;
     joiner_run(&joiners[0]);
-    pests_begin(pests, (pest){ .port = atoi(strchr(address, ':') + 1), .size = is_right ? RANKS : RANKS + 1,
+    intruders_begin(intruders, (intruder){ .port = atoi(strchr(address, ':') + 1), .size = is_right ? RANKS : RANKS + 1,
                                .purpose = COLL__PURPOSE_JOIN });
     while (coll__now() < enough) (void)poll(NULL, 0, 50);         /* the time over which they are counted      */
     for (int i = 1; i < RANKS; i++) joiner_run(&joiners[i]);
     for (int i = 0; i < RANKS; i++) joiner_join(&joiners[i]);
     const double seconds = (double)(coll__now() - began) * 1e-9;
-    const int answers = pests_end(pests);
+    const int answers = intruders_end(intruders);
     for (int i = 0; i < RANKS; i++) expect_success(&joiners[i]);
     const double most = 2 * room + (COLL__ANSWERS_A_SECOND + RANKS) * seconds;
     printf("%s: %d answers in %.1f s, of %.0f at most\n", case_name, answers, seconds, most);
     CHECK(answers > 0 && answers <= (int)most + 1, "%s: %d answers in %.1f s", case_name, answers, seconds);
-    CHECK(joiners[1].took_ms < support_patience(2000) && joiners[2].took_ms < support_patience(2000),
+    CHECK(joiners[1].took_ms < support_scaled(2000) && joiners[2].took_ms < support_scaled(2000),
           "%s: the ranks connected after %d and %d ms", case_name, (int)joiners[1].took_ms, (int)joiners[2].took_ms);
     close(held);
 }
@@ -114,17 +114,17 @@ typedef struct office { event met, over; coll__tcp *busy; int port; } office;
 static coll_status call_busy(joiner *g, office *o)
 {
     const coll__stream *const s = coll__stream_to(inside_tcp(g->comm), RANKS - 1, COLL_CHANNEL_MESSAGES);
-    pest pests[PESTS];
+    intruder intruders[INTRUDERS];
     coll_request *request;
     int32_t x = 42;
 
-    pests_begin(pests, (pest){ .port = o->port, .size = RANKS, .purpose = COLL__PURPOSE_PROBE, .to = RANKS - 1 });
+    intruders_begin(intruders, (intruder){ .port = o->port, .size = RANKS, .purpose = COLL__PURPOSE_PROBE, .to = RANKS - 1 });
     while (!__atomic_load_n(&o->busy->budget.is_awaited, __ATOMIC_RELAXED)) (void)poll(NULL, 0, 1);
     const int64_t began = now_ms();
     coll_status status = coll_isend(g->comm, &x, 1, COLL_I32, RANKS - 1, 7, &request);
     while (!status && s->state != COLL__STREAM_OPEN && now_ms() - began < 20000) status = coll_progress(g->comm);
-    CHECK(now_ms() - began < support_patience(2000), "%s: connected after %d ms", case_name, (int)(now_ms() - began));
-    (void)pests_end(pests);
+    CHECK(now_ms() - began < support_scaled(2000), "%s: connected after %d ms", case_name, (int)(now_ms() - began));
+    (void)intruders_end(intruders);
     event_raise(&o->over);
     if (!status) status = coll_wait(request);
     coll_request_free(request);

@@ -15,7 +15,7 @@
 
 #define KEY "a key of all ranks, 0123456789"
 
-enum { CASE_SECONDS = 60, RANKS = 3, STRANGERS = 600, WORDS = 40 };
+enum { CASE_SECONDS = 60, RANKS = 3, INTRUDERS = 600, WORDS = 40 };
 
 typedef enum crowd { CROWD_SILENT, CROWD_RAVES, CROWD_KNOWS, CROWD_FILLS } crowd;
 
@@ -27,7 +27,7 @@ typedef struct street {
     int         sender;
     coll_config config;
     event       met, crowded, sent, freed, over;
-    int         port, count, fds[STRANGERS];
+    int         port, count, fds[INTRUDERS];
 } street;
 
 static int32_t word_of(int i) { return (int32_t)support_mix((uint64_t)i); }
@@ -49,7 +49,7 @@ static void crowd_comes(street *s)
     CHECK(coll__identify(&us, &settings), "no identity");
     coll__hello_as(&hello, &us);
     coll__hello_write(bytes, &hello);
-    s->count = s->crowd == CROWD_FILLS ? 8 : STRANGERS;
+    s->count = s->crowd == CROWD_FILLS ? 8 : INTRUDERS;
     for (int i = 0; i < s->count; i++) {
         const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | (s->crowd == CROWD_FILLS ? SOCK_NONBLOCK : 0), 0);
         const bool is_there = !connect(fd, (const struct sockaddr *)&to, sizeof to);

@@ -10,7 +10,7 @@
 #include "../support/cases.h"
 #include "rounds.h"
 
-enum { SECONDS = 100, CALLS = 60, ABREAST = 6 };
+enum { SECONDS = 100, CALLS = 60, OVERLAPPING = 6 };
 
 typedef struct eager_case { int size; coll_kind kind; coll_type type; coll_op op; unsigned flags; } eager_case;
 
@@ -66,18 +66,18 @@ static int kinds_worker(coll_comm *comm, void *arg)
 }
 
 /* Calls of all kinds under way at once; some queued behind others are begun before their turn, and some are blocking. */
-static int abreast_worker(coll_comm *comm, void *arg)
+static int overlapping_worker(coll_comm *comm, void *arg)
 {
     const eager_case *const c = (const eager_case *)arg;
     const int me = coll_rank(comm);
     uint64_t state = support_seed(), late = state + (uint64_t)me;
-    round_shape shapes[ABREAST];
-    float *x[ABREAST];
+    round_shape shapes[OVERLAPPING];
+    float *x[OVERLAPPING];
 
-    for (int i = 0; i < ABREAST; i++) x[i] = (float *)support_need(malloc((4u << 17) * (size_t)c->size));
+    for (int i = 0; i < OVERLAPPING; i++) x[i] = (float *)support_need(malloc((4u << 17) * (size_t)c->size));
     for (int round = 0; round < CALLS; round++) {
-        coll_request *requests[ABREAST];
-        const int many = round % 3 ? 1 + (int)(support_random(&state) % ABREAST) : 1;
+        coll_request *requests[OVERLAPPING];
+        const int many = round % 3 ? 1 + (int)(support_random(&state) % OVERLAPPING) : 1;
         for (int i = 0; i < many; i++) {
             const coll_kind kind = round_kinds[support_random(&state) % (sizeof round_kinds / sizeof *round_kinds)];
             shapes[i] = round_shape_of(kind, me, c->size, length_of(comm, kind, support_random(&state) % 2));
@@ -93,7 +93,7 @@ static int abreast_worker(coll_comm *comm, void *arg)
             coll_request_free(requests[i]);
         }
     }
-    for (int i = 0; i < ABREAST; i++) free(x[i]);
+    for (int i = 0; i < OVERLAPPING; i++) free(x[i]);
     return 0;
 }
 
@@ -217,7 +217,7 @@ int main(int argc, char **argv)
         for (int s = 0; s < 3; s++) {
             for (size_t k = 0; k < sizeof round_kinds / sizeof *round_kinds; k++)
                 start(kinds_worker, (eager_case){ sizes[s], round_kinds[k], COLL_F32, COLL_SUM, 0 }, "one by one");
-            start(abreast_worker, (eager_case){ sizes[s], COLL_ALLREDUCE, COLL_F32, COLL_SUM, 0 }, "overlapping");
+            start(overlapping_worker, (eager_case){ sizes[s], COLL_ALLREDUCE, COLL_F32, COLL_SUM, 0 }, "overlapping");
             start(elements_worker, (eager_case){ sizes[s], COLL_ALLREDUCE, COLL_F32, COLL_SUM, 0 }, "long elements");
         }
         for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) start(bits_worker, sums[i], "the same bits");

@@ -262,8 +262,8 @@ static void test_greetings_good(int auth)
 static void expect_refusal(const char *name, wire *w, coll_status status, const char *caller, const char *called)
 {
     wire_greet(w);
-    const bool is_believed = w->us[1].auth & COLL__AUTH_KIND;
-    CHECK(w->status[0] == (is_believed ? status : COLL_ERR_PEER) && w->ends[0].is_unauthenticated == !is_believed
+    const bool is_accepted = w->us[1].auth & COLL__AUTH_KIND;
+    CHECK(w->status[0] == (is_accepted ? status : COLL_ERR_PEER) && w->ends[0].is_unauthenticated == !is_accepted
           && strstr(w->ends[0].why, caller), "%s: the caller has %d, \"%s\"", name, (int)w->status[0], w->ends[0].why);
     CHECK(w->status[1] == status && strstr(w->ends[1].why, called), "%s: the one called has %d, \"%s\"", name, (int)w->status[1],
           w->ends[1].why);

@@ -240,7 +240,7 @@ static int check_all(coll_comm *comm)
         || prepared_and_pending(comm);
 }
 
-typedef struct calls { const layout *l; bool has_hub; } calls;        /* has_hub: all ranks share the memory of the host */
+typedef struct calls { const layout *l; bool has_domain; } calls;     /* has_domain: all ranks share the memory of the host */
 
 static int calls_worker(coll_comm *comm, void *arg)
 {
@@ -253,9 +253,9 @@ static int calls_worker(coll_comm *comm, void *arg)
     while (me >= first_of(l, process) + l->counts[process]) process++;
     for (int i = 0; i < l->counts[process]; i++) list[i] = first_of(l, process) + i;
     MUST(size == size_of(l) && coll_local_size(comm) == size && coll_local_rank(comm) == me);
-    MUST(check_carrier(comm, "own way", of->has_hub) == 0 && check_all(comm) == 0);
+    MUST(check_carrier(comm, "own way", of->has_domain) == 0 && check_all(comm) == 0);
     MUST(coll_create(comm, list, l->counts[process], 3, &local) == COLL_OK && check_all(local) == 0);
-    MUST(check_carrier(local, "own way", of->has_hub || l->counts[process] > 1) == 0);
+    MUST(check_carrier(local, "own way", of->has_domain || l->counts[process] > 1) == 0);
     MUST(coll_split(comm, me % 2, -me, &odd) == COLL_OK && check_all(odd) == 0);
     MUST(coll_split_host(comm, &host) == COLL_OK && coll_size(host) == size && check_all(host) == 0);
     coll_free(me % 2 ? local : odd);              /* in different orders                                      */
@@ -274,7 +274,7 @@ static void calls_case(const void *arg)
     calls of = { l, false };
 
     for (int domain = COLL__HAS_DOMAIN ? 0 : -1; domain >= -1; domain--) {
-        of.has_hub = domain == 0;
+        of.has_domain = domain == 0;
         case_step = "spinning and sleeping";
         run_world(l, &(coll_config){ .tcp = { .shm_collectives = domain } }, calls_worker, &of);
         case_step = "always sleeping, poll";
@@ -407,7 +407,7 @@ static void death_case(const void *arg)
               "%s: rank %d: %d, names %d: %s", case_name, i, (int)r->status, r->failed, r->sentence);
         if (r->knew_ms - killed > slowest) slowest = r->knew_ms - killed;
     }
-    CHECK(slowest < support_patience(NOTICE_MS), "%s: the slowest survivor knew after %d ms", case_name, (int)slowest);
+    CHECK(slowest < support_scaled(NOTICE_MS), "%s: the slowest survivor knew after %d ms", case_name, (int)slowest);
     close(port);
 }
 

@@ -14,7 +14,7 @@
 
 #define KEY "a key of all ranks, 0123456789"
 
-enum { NOBODY = 65534, OTHER = 4711 };
+enum { USER = 65534, OTHER = 4711 };
 
 typedef struct row { uid_t user, owner; mode_t mode; const char *fault; } row;
 
@@ -23,11 +23,11 @@ static const row rows[] = {
     { 0, 0, 0640, NULL }, { 0, 0, 0440, NULL },
     { 0, 0, 0604, "chmod 640" }, { 0, 0, 0620, "chmod 640" }, { 0, 0, 0666, "chmod 640" },
     { 0, OTHER, 0600, NULL }, { 0, OTHER, 0640, "chmod 600" }, { 0, OTHER, 0644, "chmod 600" },
-    { NOBODY, NOBODY, 0600, NULL }, { NOBODY, NOBODY, 0400, NULL },
-    { NOBODY, NOBODY, 0640, "chmod 600" }, { NOBODY, NOBODY, 0604, "chmod 600" }, { NOBODY, NOBODY, 0610, "chmod 600" },
-    { NOBODY, OTHER, 0600, "another user" }, { NOBODY, OTHER, 0640, "another user" }, { NOBODY, OTHER, 0644, "another user" },
-    { NOBODY, 0, 0640, NULL }, { NOBODY, 0, 0440, NULL },
-    { NOBODY, 0, 0660, "chmod 640" }, { NOBODY, 0, 0644, "chmod 640" }, { NOBODY, 0, 0650, "chmod 640" },
+    { USER, USER, 0600, NULL }, { USER, USER, 0400, NULL },
+    { USER, USER, 0640, "chmod 600" }, { USER, USER, 0604, "chmod 600" }, { USER, USER, 0610, "chmod 600" },
+    { USER, OTHER, 0600, "another user" }, { USER, OTHER, 0640, "another user" }, { USER, OTHER, 0644, "another user" },
+    { USER, 0, 0640, NULL }, { USER, 0, 0440, NULL },
+    { USER, 0, 0660, "chmod 640" }, { USER, 0, 0644, "chmod 640" }, { USER, 0, 0650, "chmod 640" },
 };
 
 static void expect_text(const row *r, const char *who, const char *said)
@@ -100,16 +100,16 @@ int main(int argc, char **argv)
         const row *r = &rows[i];
         const struct stat about = { .st_uid = r->owner, .st_mode = S_IFREG | r->mode };
         expect_text(r, "the rule", coll__key_file_fault(&about, r->user));
-        if (!is_root && (r->user != NOBODY || r->owner != NOBODY)) continue;
+        if (!is_root && (r->user != USER || r->owner != USER)) continue;
         FILE *file = fopen(path, "w");            /* and the same with a file, if this process may make it        */
         CHECK(file && fprintf(file, "%s\r\nand no more\n", KEY) > 0 && !fclose(file), "no file");
-        CHECK(!is_root || !chown(path, r->owner, r->owner == 0 ? NOBODY : r->owner), "no owner");
+        CHECK(!is_root || !chown(path, r->owner, r->owner == 0 ? USER : r->owner), "no owner");
         CHECK(!chmod(path, r->mode), "no mode");
         const pid_t child = fork();
         int status = 1;
         if (child == 0) {
             check__passed = check__failed = 0;
-            if (is_root && r->user && (setgid(NOBODY) || setuid(r->user))) _exit(2);
+            if (is_root && r->user && (setgid(USER) || setuid(r->user))) _exit(2);
             if (r->owner == r->user || access(path, R_OK) == 0) row_as_user(r, launcher, path);
             fflush(NULL);
             _exit(check__failed > 0);

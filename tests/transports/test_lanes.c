@@ -266,7 +266,7 @@ static void cuts_case(const void *arg)
         joiners_run(joiners, 2, arg, lanes, be_cut, &c);
         for (int i = 0; i < 2; i++)
             CHECK(joiners[i].status == COLL_ERR_PEER && (names_rank(joiners[i].sentence, 0) || names_rank(joiners[i].sentence, 1))
-                  && joiners[i].body_ms < support_patience(3000), "%s: lane %d cut: rank %d: %s after %d ms: %s", case_name,
+                  && joiners[i].body_ms < support_scaled(3000), "%s: lane %d cut: rank %d: %s after %d ms: %s", case_name,
                   n % 3, i, coll_status_text(joiners[i].status), (int)joiners[i].body_ms, joiners[i].sentence);
     }
 }
@@ -468,7 +468,7 @@ static void shaped_rank(const net *n, int rank, const char *io)
     if (!net_enter(n, rank)) _exit(2);
     (void)joiner_main(&g);
     const double best_ms = SHAPED_WORDS * 4.0 * 8 * 3 / (SHAPED_MBIT * 1e3);
-    const bool is_late = took_ms > support_patience((int64_t)(1.35 * best_ms));
+    const bool is_late = took_ms > support_scaled((int64_t)(1.35 * best_ms));
     if (g.status) fprintf(stderr, "shaped: rank %d: %s\n", rank, g.sentence);
     else if (is_late) fprintf(stderr, "shaped: rank %d: %d ms, at best %.0f ms\n", rank, (int)took_ms, best_ms);
     _exit(g.status ? 3 : is_late ? 4 : 0);

@@ -268,7 +268,7 @@ static void test_offers(void)
 }
 
 /* Memory of another world, or between other ranks, or of another length, is not taken; the bytes go over the socket. */
-static void test_strangers(void)
+static void test_intruders(void)
 {
     for (int i = 0; i < 5; i++) {
         coll__pipe ends[2];
@@ -317,7 +317,7 @@ int main(void)
     test_counters();
     test_counters_wrap();
     test_offers();
-    test_strangers();
+    test_intruders();
     test_refusal();
     return CHECK_DONE();
 }

@@ -88,7 +88,7 @@ static void scene_plays(scene *s)
 
     s->met = (event)EVENT_INIT;
     s->said = (journal)JOURNAL;
-    start_ms = support_patience(1200) < 3600 ? (int)support_patience(1200) : 3600;
+    start_ms = support_scaled(1200) < 3600 ? (int)support_scaled(1200) : 3600;
     if (!s->is_data) man_begins(&s->man, atoi(strchr(address, ':') + 1), s->between);
     for (int i = 0; i < 2; i++) {
         s->joiners[i] = (joiner){ .body = meet_and_talk, .arg = s, .config = {
@@ -97,7 +97,7 @@ static void scene_plays(scene *s)
             .stall_timeout_ms = 5000,
             .liveness_timeout_ms = 1500, .log = journal_line, .log_context = &s->said } };
         if (s->is_data || s->man.does == MAN_FORWARDS || s->man.most > 0)
-            s->joiners[i].config.start_timeout_ms = (int)support_patience(4000);
+            s->joiners[i].config.start_timeout_ms = (int)support_scaled(4000);
         joiner_run(&s->joiners[i]);
     }
     joiner_join(&s->joiners[1]);
@@ -246,7 +246,7 @@ static void test_again(const char *io)
 
 /* ---- >>refusals: the proxy sends them in the name of another rank ---- */
 
-#define HIS_TEXT "this text is from the proxy"
+#define ITS_TEXT "this text is from the proxy"
 
 /* A few times: the world forms nevertheless.  Always: the error of the dialling rank contains the refusal and its sender. */
 static void refusal_case(const void *arg)
@@ -264,7 +264,7 @@ static void refusal_case(const void *arg)
         const bool is_refusal = s->man.does == MAN_REFUSES && s->man.status != COLL_ERR_TIMEOUT;
         const bool is_chance = s->man.does == MAN_REFUSES && !is_refusal;     /* text of a rank with start_timeout_ms 0 */
         const coll_status due = is_refusal || (s->is_data && !is_chance) ? COLL_ERR_DENIED : COLL_ERR_TIMEOUT;
-        const bool is_said = strstr(victim->sentence, "who has not proved the key says: " HIS_TEXT);
+        const bool is_said = strstr(victim->sentence, "who has not proved the key says: " ITS_TEXT);
         CHECK(victim->status == due, "%s: rank %d has %d, \"%s\"", case_name, victim->config.rank, (int)victim->status,
               victim->sentence);
         CHECK(is_said || !is_refusal, "%s: \"%s\"", case_name, victim->sentence);
@@ -286,7 +286,7 @@ static void test_refusals(const char *io)
         for (int most = 0; most <= 3; most += 3)
             for (int tls = 0; tls <= HAS_TLS; tls++)
                 for (size_t i = 0; i < (strcmp(io, "poll") ? 1 : sizeof all / sizeof *all); i++) {
-                    const scene s = { .man = { .does = all[i].does, .status = all[i].status, .text = HIS_TEXT, .most = most },
+                    const scene s = { .man = { .does = all[i].does, .status = all[i].status, .text = ITS_TEXT, .most = most },
                                       .is_data = data, .io = io, .security = tls ? "tls" : "key" };
                     char name[120];
                     snprintf(name, sizeof name, "%s, %s, security %s: the proxy sends %d %s", io, line_name(data), s.security,

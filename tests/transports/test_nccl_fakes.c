@@ -186,7 +186,7 @@ static void other_lengths(rank *r)
     await(r);
 }
 
-static void nobody_comes(rank *r)
+static void none_comes(rank *r)
 {
     if (r->rank) pause();
     nccl.AllReduce(r->a, r->b, COUNT, F32, COLL__NCCL_SUM, r->comm, r->stream);
@@ -237,7 +237,7 @@ static void shifted_in_place(rank *r)
 /* Each as ranks that are threads. */
 #define ENDING(ranks, name) static void name##_all(void) { with_ranks(ranks, true, name); }
 ENDING(2, other_calls) ENDING(2, other_counts) ENDING(2, other_order) ENDING(2, exchange_without_group)
-ENDING(2, message_to_itself) ENDING(2, message_and_collective) ENDING(2, other_lengths) ENDING(2, nobody_comes)
+ENDING(2, message_to_itself) ENDING(2, message_and_collective) ENDING(2, other_lengths) ENDING(2, none_comes)
 ENDING(2, used_after_abort) ENDING(1, two_threads) ENDING(1, half_a_group) ENDING(2, results_overlap)
 ENDING(2, shifted_in_place)
 
@@ -253,7 +253,7 @@ static const ending endings[] = {
     { "a message of a rank to itself without a group", "hangs", message_to_itself_all },
     { "a message against a collective", "hangs", message_and_collective_all },
     { "messages of other lengths", "160 bytes are sent, 156 received", other_lengths_all },
-    { "no other rank calls", "has waited for 300 ms in AllReduce; rank 0 is in AllReduce", nobody_comes_all },
+    { "no other rank calls", "has waited for 300 ms in AllReduce; rank 0 is in AllReduce", none_comes_all },
     { "use after an abort", "destroyed or aborted", used_after_abort_all },
     { "two threads", "two threads are in calls", two_threads_all },
     { "two threads, one of them in a group", "two threads are in calls", half_a_group_all },

@@ -22,15 +22,15 @@ static const shape shapes[] = { { { 2, 2 }, { NULL } }, { { 3, 1 }, { NULL } }, 
                                 { { 2, 1, 3 }, { NULL } } };
 
 /* The settings of all hosts of a world. */
-typedef struct voyage { const net *net; const shape *shape; const char *io; int size; uint64_t seed; handshake *meetings;
-                        } voyage;
+typedef struct trip { const net *net; const shape *shape; const char *io; int size; uint64_t seed; handshake *handshakes;
+                        } trip;
 
-typedef struct sailor { pthread_t thread; coll_comm *comm; program *program; const char *way; } sailor;
+typedef struct runner { pthread_t thread; coll_comm *comm; program *program; const char *way; } runner;
 
-static void *sailor_main(void *at)
+static void *runner_main(void *at)
 {
     static const float one[1000] = { 1 };
-    const sailor *const me = at;
+    const runner *const me = at;
     const coll_call call = { .kind = COLL_ALLREDUCE, .send = one, .recv = (void *)(uintptr_t)one, .count = 1000,
                              .type = COLL_F32 };
     char text[600] = "";
@@ -44,12 +44,12 @@ static void *sailor_main(void *at)
 }
 
 /* One host, whose ranks are threads of this process.  Returns whether a check has failed. */
-static bool run_host(const voyage *v, int host)
+static bool run_host(const trip *v, int host)
 {
     const int here = v->shape->threads[host];
-    program p = { .world = "rails", .size = v->size, .steps = STEPS, .seed = v->seed, .meetings = v->meetings };
+    program p = { .world = "rails", .size = v->size, .steps = STEPS, .seed = v->seed, .handshakes = v->handshakes };
     coll_comm *comms[RANKS_MOST];
-    sailor sailors[RANKS_MOST];
+    runner runners[RANKS_MOST];
     char address[40], where[20];
     int first = 0;
 
@@ -64,22 +64,22 @@ static bool run_host(const voyage *v, int host)
         return true;
     }
     for (int i = 0; i < here; i++) {
-        sailors[i] = (sailor){ .comm = comms[i], .program = &p, .way = v->shape->sites[0] ? "by sites: 2 sites" : "by hosts" };
-        CHECK(!pthread_create(&sailors[i].thread, NULL, sailor_main, &sailors[i]), "no thread");
+        runners[i] = (runner){ .comm = comms[i], .program = &p, .way = v->shape->sites[0] ? "by sites: 2 sites" : "by hosts" };
+        CHECK(!pthread_create(&runners[i].thread, NULL, runner_main, &runners[i]), "no thread");
     }
-    for (int i = 0; i < here; i++) pthread_join(sailors[i].thread, NULL);
+    for (int i = 0; i < here; i++) pthread_join(runners[i].thread, NULL);
     return p.failed || check__failed;
 }
 
 static void run_shape(const net *n, const shape *s, const char *io, uint64_t seed)
 {
-    voyage v = { .net = n, .shape = s, .io = io, .seed = seed };
+    trip v = { .net = n, .shape = s, .io = io, .seed = seed };
     pid_t hosts[HOSTS] = { 0 };
 
     for (int h = 0; h < HOSTS; h++) v.size += s->threads[h];
-    const size_t length = (size_t)(STEPS * OPERATIONS_A_STEP * v.size) * sizeof *v.meetings;
-    v.meetings = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(v.meetings != MAP_FAILED, "no memory for the hosts together");
+    const size_t length = (size_t)(STEPS * OPERATIONS_A_STEP * v.size) * sizeof *v.handshakes;
+    v.handshakes = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(v.handshakes != MAP_FAILED, "no memory for the hosts together");
     snprintf(case_name, sizeof case_name, "%s, hosts of %d, %d, %d ranks, seed %llu", io, s->threads[0], s->threads[1],
              s->threads[2], (unsigned long long)seed);
     fflush(NULL);
@@ -90,7 +90,7 @@ static void run_shape(const net *n, const shape *s, const char *io, uint64_t see
         CHECK(waitpid(hosts[h], &status, 0) == hosts[h] && status == 0, "%s: host %d: status %x", case_name, h,
               (unsigned)status);
     }
-    munmap(v.meetings, length);
+    munmap(v.handshakes, length);
 }
 
 int main(int argc, char **argv)

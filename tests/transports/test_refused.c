@@ -15,7 +15,7 @@
 #include "../support/cases.h"
 #include "../support/joining_ranks.h"
 
-enum { CASE_SECONDS = 20, URING_SETUP = 425, NOBODY = 65534 };
+enum { CASE_SECONDS = 20, URING_SETUP = 425, UNPRIVILEGED = 65534 };
 
 /* ---- >>restrictions ---- */
 
@@ -43,7 +43,7 @@ static bool forbid(int system_call, int error)
 static bool limit_locked(rlim_t most)
 {
     const struct rlimit limit = { most, most };
-    return !setrlimit(RLIMIT_MEMLOCK, &limit) && (geteuid() != 0 || !setreuid(NOBODY, NOBODY));
+    return !setrlimit(RLIMIT_MEMLOCK, &limit) && (geteuid() != 0 || !setreuid(UNPRIVILEGED, UNPRIVILEGED));
 }
 
 static bool restrict_to(restriction r)

@@ -1,7 +1,7 @@
 /* test_security.c - which connections are accepted, which are refused and with which error; and bytes that are changed between
  * ranks.  The handshake itself is in test_handshakes.c.
  *
- *     test_security [PART,...]          PART: settings, meetings, crowds, places, calls, changes
+ *     test_security [PART,...]          PART: settings, handshakes, crowds, places, calls, changes
  *
  * Built with COLL_WITH_OPENSSL where there is OpenSSL; otherwise TLS is left out, and the first line says so.
  */
@@ -132,7 +132,7 @@ static void joiner_start(joiner *g, int rank, int size, const char *address, jou
     joiner_run(g);
 }
 
-/* ---- >>meetings: one connection is refused; the others wait, and the world forms ---- */
+/* ---- >>handshakes: one connection is refused; the others wait, and the world forms ---- */
 
 typedef struct handshake {
     const char *name;
@@ -145,7 +145,7 @@ typedef struct handshake {
 #define OPEN { 0 }
 #define WITH(k, s) { .tcp = { .key = k, .security = s } }
 
-static const handshake meetings[] = {
+static const handshake handshakes[] = {
     { "another key", WITH(KEY, "key"), WITH(OTHER_KEY, "key"), 2, COLL_ERR_DENIED, "another one", "another one" },
     { "no key", WITH(KEY, "key"), OPEN, 2, COLL_ERR_DENIED, "it has no key", "it has no key" },
     { "a key where there is none", OPEN, { .tcp = { .key = KEY, .security = "key" }, .start_timeout_ms = 1500 }, 2,
@@ -171,7 +171,7 @@ static const handshake meetings[] = {
 #endif
 };
 
-static void meeting_case(const void *arg)
+static void handshake_case(const void *arg)
 {
     const handshake *m = arg;
     journal ours = JOURNAL, theirs = JOURNAL;
@@ -185,7 +185,7 @@ static void meeting_case(const void *arg)
     joiner_join(&wrong);
     CHECK(wrong.status == m->status && strstr(wrong.sentence, m->words), "%s: the wrong one has %d, \"%s\"", case_name,
           (int)wrong.status, wrong.sentence);
-    CHECK(wrong.took_ms < support_patience(3000), "%s: the refused one got its error after %d ms", case_name, (int)wrong.took_ms);
+    CHECK(wrong.took_ms < support_scaled(3000), "%s: the refused one got its error after %d ms", case_name, (int)wrong.took_ms);
     journal_await(&ours, 1);
     const bool is_known = m->wrong.start_timeout_ms ? journal_count(&ours, m->line) >= 1 : journal_count(&ours, m->line) == 1;
     CHECK(is_known, "%s: rank 0 has no single log line \"%s\": %s", case_name, m->line, ours.lines[0]);
@@ -201,15 +201,15 @@ static void meeting_case(const void *arg)
     close(port);
 }
 
-static void test_meetings(void)
+static void test_handshakes(void)
 {
-    for (size_t i = 0; i < sizeof meetings / sizeof *meetings; i++)
-        run_case_within(CASE_SECONDS, meeting_case, &meetings[i], meetings[i].name);
+    for (size_t i = 0; i < sizeof handshakes / sizeof *handshakes; i++)
+        run_case_within(CASE_SECONDS, handshake_case, &handshakes[i], handshakes[i].name);
 }
 
 /* ---- >>crowds: connections that send nothing, send slowly, or send another protocol ---- */
 
-static int knock(int port)
+static int dial(int port)
 {
     struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                               .sin_port = htons((uint16_t)port) };
@@ -253,7 +253,7 @@ static void crowd_comes(crowd *c, int port)
     c->port = port;
     for (size_t i = 0; i < sizeof noise; i++) noise[i] = (unsigned char)support_random(&random);
     for (int i = 0; i < 240; i++) {
-        c->fds[i] = knock(port);
+        c->fds[i] = dial(port);
         if (i >= 200 && i < 215) (void)!send(c->fds[i], http, sizeof http - 1, MSG_NOSIGNAL);
         if (i >= 215 && i < 230) (void)!send(c->fds[i], noise, sizeof noise, MSG_NOSIGNAL);
     }
@@ -295,7 +295,7 @@ static void crowd_case(const void *arg)
     for (int i = 1; i < 3; i++) joiner_start(&joiners[i], i, 3, address, &said);
     for (int i = 0; i < 3; i++) joiner_join(&joiners[i]);
     for (int i = 0; i < 3; i++) expect_success(&joiners[i]);
-    CHECK(joiners[1].took_ms < support_patience(4000) && joiners[2].took_ms < support_patience(4000),
+    CHECK(joiners[1].took_ms < support_scaled(4000) && joiners[2].took_ms < support_scaled(4000),
           "%s: the ranks connected after %d and %d ms", case_name, (int)joiners[1].took_ms, (int)joiners[2].took_ms);
     CHECK(journal_count(&said, "does not speak this protocol") >= 1, "%s: no connection is refused", case_name);
     crowd_goes(&c);
@@ -347,7 +347,7 @@ static void square_case(const void *arg)
 }
 
 /* Does this rank have no connection, accepted or pending? */
-static bool is_door_untouched(coll__tcp *tcp)
+static bool is_lock_untouched(coll__tcp *tcp)
 {
     pthread_mutex_lock(&tcp->accept_lock);
     const bool is_untouched = tcp->handshake_count == 0
@@ -381,7 +381,7 @@ static coll_status dial_and_be_away(joiner *g)
 }
 
 /* Rank 0 dials, computes for longer than the limit for an unauthenticated connection, and goes on. */
-static coll_status lose_patience(joiner *g)
+static coll_status lose_timeout(joiner *g)
 {
     square *s = g->arg;
     int32_t n = 1;
@@ -391,7 +391,7 @@ static coll_status lose_patience(joiner *g)
     coll__tcp *tcp = inside_tcp(g->comm);
     coll_status status = coll_iallreduce(g->comm, &n, &n, 1, COLL_I32, COLL_SUM, &r);
     event_raise(&s->go);
-    while (status >= 0 && is_door_untouched(tcp) && coll_test(r) == COLL_PENDING) (void)coll_progress(g->comm);
+    while (status >= 0 && is_lock_untouched(tcp) && coll_test(r) == COLL_PENDING) (void)coll_progress(g->comm);
     let_time_run_out(tcp);
     for (int i = 0; i < 100; i++) (void)coll_progress(g->comm);
     event_raise(&s->met);
@@ -420,7 +420,7 @@ static void two_meet(const coll_config *config, coll_status (*body)(joiner *g))
     close(port);
 }
 
-static void patience_case(const void *arg) { two_meet(arg, lose_patience); }
+static void timeout_case(const void *arg) { two_meet(arg, lose_timeout); }
 
 /* The hello of rank 0 lies unread in the socket when the time limit has passed. */
 static coll_status hear_at_the_last_moment(joiner *g)
@@ -486,7 +486,7 @@ static void test_crowds(void)
         snprintf(name, sizeof name, "a crowd at rank 2, security %s", secured_name(&secured[i]));
         run_case_within(CASE_SECONDS, square_case, &secured[i], name);
         snprintf(name, sizeof name, "a rank that computes while it dials, security %s", secured_name(&secured[i]));
-        run_case_within(CASE_SECONDS, patience_case, &secured[i], name);
+        run_case_within(CASE_SECONDS, timeout_case, &secured[i], name);
         snprintf(name, sizeof name, "a hello read at the last moment, security %s", secured_name(&secured[i]));
         run_case_within(CASE_SECONDS, last_moment_case, &secured[i], name);
         snprintf(name, sizeof name, "a hello that would be late, security %s", secured_name(&secured[i]));
@@ -587,7 +587,7 @@ static void warning_case(const void *arg)
         s.config.world = "";
         CHECK(coll__identify(&us, &s), "no identity");
         memset(us.host, rank, sizeof us.host);
-        coll__handshake_call(&greets[rank - 1], &us, knock(atoi(strchr(address, ':') + 1)),
+        coll__handshake_call(&greets[rank - 1], &us, dial(atoi(strchr(address, ':') + 1)),
                              (coll__hello){ .purpose = COLL__PURPOSE_JOIN, .port = 9 },
                              coll__deadline(5000));
         CHECK(coll__handshake_finish(&greets[rank - 1], &us) == COLL_OK, "rank %d: %s", rank, greets[rank - 1].why);
@@ -867,7 +867,7 @@ int main(int argc, char **argv)
     printf("COLL_TEST_SEED=%llu, %s\n", (unsigned long long)seed, HAS_TLS ? "with TLS" : "without TLS: not compiled in");
     world = "security";
     if (support_listed(parts, "settings")) test_settings();
-    if (support_listed(parts, "meetings")) test_meetings();
+    if (support_listed(parts, "handshakes")) test_handshakes();
     if (support_listed(parts, "crowds")) test_crowds();
     if (support_listed(parts, "places")) test_places();
     if (support_listed(parts, "calls")) test_calls();

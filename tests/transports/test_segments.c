@@ -2,7 +2,7 @@
  * in place after it; a rank that opens a segment late finds the right one, or none; a process is stopped while it holds the lock
  * of the shared memory; how much of the shared memory a process may access.
  *
- *     test_segments [PART,...]                          PART: lent, late, lock, limits
+ *     test_segments [PART,...]                          PART: exported, late, lock, limits
  */
 #define _GNU_SOURCE 1
 #include "../../core/base/coll_features.h"
@@ -53,7 +53,7 @@ static __thread int me = -1;                      /* this rank, while it is to b
 static int victim = -1;
 static bool stops_at_unlock, stops_at_open;
 
-static bool is_of_hub(const char *text) { return !strcmp(text, "&domain->lock"); }
+static bool is_of_domain(const char *text) { return !strcmp(text, "&domain->lock"); }
 
 static void await_event(const int *what) { while (!__atomic_load_n(what, __ATOMIC_ACQUIRE)) sched_yield(); }
 static void tell_event(int *what) { __atomic_store_n(what, 1, __ATOMIC_RELEASE); }
@@ -67,7 +67,7 @@ static void stop_once(int *what)
 
 static int hook_unlock(pthread_mutex_t *lock, const char *text)
 {
-    if (stops_at_unlock && me == victim && me >= 0 && is_of_hub(text)) {      /* a few instructions earlier       */
+    if (stops_at_unlock && me == victim && me >= 0 && is_of_domain(text)) {   /* a few instructions earlier       */
         coll__domain *const domain = (coll__domain *)(void *)((char *)lock - offsetof(coll__domain, lock));
         domain->locked_by = victim + 1;
         stop_once(&board->is_held);
@@ -79,7 +79,7 @@ static int hook_unlock(pthread_mutex_t *lock, const char *text)
 /* The others go on when it is stopped. */
 static void hook_before(const char *text)
 {
-    if (stops_at_unlock && me >= 0 && me != victim && is_of_hub(text)) await_event(&board->is_held);
+    if (stops_at_unlock && me >= 0 && me != victim && is_of_domain(text)) await_event(&board->is_held);
 }
 
 static int hook_lock(pthread_mutex_t *lock, const char *text)
@@ -123,7 +123,7 @@ static void *rank_main(void *at)
 static coll_config config_of(const char *address)
 {
     return (coll_config){ .address = address, .liveness_timeout_ms = LIVENESS_MS, .log_level = COLL_LOG_NONE,
-                          .start_timeout_ms = (int)support_patience(20000) };
+                          .start_timeout_ms = (int)support_scaled(20000) };
 }
 
 /* A process with ranks first .. first + each - 1.  Each frees its communicators itself. */
@@ -159,7 +159,7 @@ static void process_await(pid_t pid, int i)
 }
 
 /* Does this use the memory of the host? */
-static bool is_in_hub(coll_comm *comm, size_t count)
+static bool is_in_domain(coll_comm *comm, size_t count)
 {
     static float any[2];
     const coll_call call = { .kind = COLL_ALLREDUCE, .send = any, .recv = any, .count = count, .type = COLL_F32 };
@@ -205,7 +205,7 @@ static int strange(void)
     return count;
 }
 
-/* ---- >>lent: exported memory from before a failure ---- */
+/* ---- >>exported: exported memory from before a failure ---- */
 
 /* From here on a copy by the kernel ends this process. */
 static int end_at_copies(void)
@@ -240,7 +240,7 @@ static int check_sums(coll_comm *comm, int was, unsigned members, float *in, flo
 }
 
 /* One process after the other dies, the last first; the others use the memory of the first world all the time. */
-static int lent_rank(coll_comm *comm, const void *arg)
+static int exported_rank(coll_comm *comm, const void *arg)
 {
     const dying *l = (const dying *)arg;
     const int size = coll_size(comm), was = coll_rank(comm);
@@ -249,7 +249,7 @@ static int lent_rank(coll_comm *comm, const void *arg)
     unsigned members = (1u << size) - 1;
     int old = 0;
 
-    MUST(in && out && is_in_hub(comm, COUNT) && check_sums(comm, was, members, in, out) == 0);
+    MUST(in && out && is_in_domain(comm, COUNT) && check_sums(comm, was, members, in, out) == 0);
     MUST(mapped("r--s") > 0);
     for (int k = 1; k <= l->deaths; k++) {
         coll_comm *fresh = NULL;
@@ -257,7 +257,7 @@ static int lent_rank(coll_comm *comm, const void *arg)
         if (was / l->each == l->processes - k) kill(getpid(), SIGKILL);
         while (coll_barrier(comm) == COLL_OK) continue;
         for (int i = 0; i < l->each; i++) members &= ~(1u << ((l->processes - k) * l->each + i));
-        MUST(coll_shrink(comm, &fresh) == COLL_OK && is_in_hub(fresh, COUNT));
+        MUST(coll_shrink(comm, &fresh) == COLL_OK && is_in_domain(fresh, COUNT));
         if (l->keeps_old) olds[old++] = comm;
         else coll_free(comm);
         comm = fresh;
@@ -280,7 +280,7 @@ static int lent_rank(coll_comm *comm, const void *arg)
     return 0;
 }
 
-static void lent_case(const void *arg)
+static void exported_case(const void *arg)
 {
     const dying *l = (const dying *)arg;
     pid_t pids[RANKS_MOST];
@@ -289,7 +289,7 @@ static void lent_case(const void *arg)
     const coll_config config = config_of(address);
 
     for (int i = 0; i < l->processes; i++)
-        pids[i] = process_start(i * l->each, l->each, l->processes * l->each, &config, lent_rank, l);
+        pids[i] = process_start(i * l->each, l->each, l->processes * l->each, &config, exported_rank, l);
     for (int i = 0; i < l->processes; i++) {
         int status = 0;
         if (i < l->processes - l->deaths) process_await(pids[i], i);
@@ -310,7 +310,7 @@ static int late_rank(coll_comm *comm, const void *arg)
     const unsigned left = 7u & ~(1u << victim);
 
     (void)arg;
-    MUST(in && out && is_in_hub(comm, COUNT));
+    MUST(in && out && is_in_domain(comm, COUNT));
     for (size_t i = 0; i < COUNT; i++) in[i] = 1;
     const coll__hybrid *const hybrid = coll__hybrid_of(comm->session->context);
     board->ids[2 * was] = hybrid->tcp->segment.id;
@@ -460,7 +460,7 @@ static int others_go_on(coll_comm *comm, coll_comm *part, const held *h)
     }
     const int64_t took = now_ms() - began;
     if (getenv("COLL_TEST_LOG")) fprintf(stderr, "%s: rank %d: %d ms\n", case_name, coll_rank(comm), (int)took);
-    if (took > support_patience(bound)) return fprintf(stderr, "%s: it took %d ms\n", case_name, (int)took), 1;
+    if (took > support_scaled(bound)) return fprintf(stderr, "%s: it took %d ms\n", case_name, (int)took), 1;
     if (h->what == FREES) return 0;
     MUST(status == (h->what == SPLITS ? COLL_ERR_PEER : COLL_ERR_TIMEOUT) && there_says(coll_error(comm), h->says)
          && there_says(coll_error(comm), "rank 2"));
@@ -473,7 +473,7 @@ static int lock_rank(coll_comm *comm, const void *arg)
     const int was = coll_rank(comm);
     coll_comm *part = NULL, *more = NULL;
 
-    MUST(is_in_hub(comm, 1) && coll_dup(comm, &part) == COLL_OK && coll_barrier(part) == COLL_OK);
+    MUST(is_in_domain(comm, 1) && coll_dup(comm, &part) == COLL_OK && coll_barrier(part) == COLL_OK);
     me = was;
     if (was != victim) {
         const int wrong = others_go_on(comm, part, h);
@@ -520,7 +520,7 @@ static int limits_rank(coll_comm *comm, const void *arg)
     const bool is_limited = *(const bool *)arg;
     char *at = (char *)coll_alloc(comm, BUFFER), *more = (char *)coll_alloc(comm, COUNT), *end;
 
-    MUST(at && more && is_in_hub(comm, COUNT));
+    MUST(at && more && is_in_domain(comm, COUNT));
     memset(at, 1, BUFFER);
     for (int way = 0; way < 3; way++) {           /* whatever is opened meanwhile, others read all of it      */
         float *const in = (float *)(void *)at, *const out = (float *)(void *)(at + BUFFER / 2);
@@ -566,7 +566,7 @@ static int short_rank(coll_comm *comm, const void *arg)
 {
     float *in = (float *)coll_alloc(comm, COUNT * sizeof *in), *out = (float *)coll_alloc(comm, COUNT * sizeof *out);
 
-    MUST(in && out && is_in_hub(comm, 1) == *(const bool *)arg && check_sums(comm, coll_rank(comm), 7, in, out) == 0);
+    MUST(in && out && is_in_domain(comm, 1) == *(const bool *)arg && check_sums(comm, coll_rank(comm), 7, in, out) == 0);
     coll_dealloc(comm, in);
     coll_dealloc(comm, out);
     coll_free(comm);
@@ -576,19 +576,19 @@ static int short_rank(coll_comm *comm, const void *arg)
 static void short_case(const void *arg)
 {
     const rlim_t most = *(const rlim_t *)arg;
-    const bool has_hub = most >= COLL__SEGMENT_LENGTH;
+    const bool has_domain = most >= COLL__SEGMENT_LENGTH;
     pid_t pids[3];
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
     const coll_config config = config_of(address);
 
     if (setrlimit(RLIMIT_FSIZE, &(const struct rlimit){ most, most })) exit(2);
-    for (int i = 0; i < 3; i++) pids[i] = process_start(i, 1, 3, &config, short_rank, &has_hub);
+    for (int i = 0; i < 3; i++) pids[i] = process_start(i, 1, 3, &config, short_rank, &has_domain);
     for (int i = 0; i < 3; i++) process_await(pids[i], i);
     close(port);
 }
 
-static void run_lent(void)
+static void run_exported(void)
 {
     static const dying all[] = { { 3, 1, 1, false }, { 3, 1, 1, true }, { 5, 1, 2, false }, { 5, 1, 2, true }, { 3, 2, 1, false },
                                 { 3, 2, 1, true } };
@@ -597,7 +597,7 @@ static void run_lent(void)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         snprintf(name, sizeof name, "%d processes of %d, %d killed, old communicators freed %s", all[i].processes, all[i].each,
                  all[i].deaths, all[i].keeps_old ? "last" : "first");
-        run_case_within(LIMIT_SECONDS, lent_case, &all[i], name);
+        run_case_within(LIMIT_SECONDS, exported_case, &all[i], name);
     }
 }
 
@@ -632,7 +632,7 @@ int main(int argc, char **argv)
     board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (board == MAP_FAILED) return perror("mmap"), 1;
     world = "segments";
-    if (support_listed(parts, "lent")) run_lent();
+    if (support_listed(parts, "exported")) run_exported();
     if (support_listed(parts, "late")) run_case_within(LIMIT_SECONDS, number_case, NULL, "another segment under a number");
     if (support_listed(parts, "late")) run_case_within(LIMIT_SECONDS, noexec_case, NULL, "vm.memfd_noexec");
     if (support_listed(parts, "late")) run_case_within(LIMIT_SECONDS, no_proc_case, NULL, "no /proc");

@@ -57,7 +57,7 @@ static pid_t rank_start(int rank, int size, const char *address, const coll_conf
     config.rank = rank;
     config.size = size;
     config.address = address;
-    config.start_timeout_ms = (int)support_patience(20000);
+    config.start_timeout_ms = (int)support_scaled(20000);
     if (coll_init(&comm, &config) < 0) exit(fprintf(stderr, "%s: rank %d: %s\n", case_name, rank, coll_error(NULL)) != 0);
     shared->ranks[rank].wrong = fn(comm, arg);
     coll_free(comm);
@@ -223,7 +223,7 @@ static int check_calls(coll_comm *comm, float *in, float *out)
 }
 
 /* Does shared memory carry this call? */
-static bool is_in_hub(coll_comm *comm, size_t count, char *text, size_t room)
+static bool is_in_domain(coll_comm *comm, size_t count, char *text, size_t room)
 {
     static float any[2];
     const coll_call call = { .kind = COLL_ALLREDUCE, .send = any, .recv = any, .count = count, .type = COLL_F32 };
@@ -233,12 +233,12 @@ static bool is_in_hub(coll_comm *comm, size_t count, char *text, size_t room)
 
 static int calls_rank(coll_comm *comm, const void *arg)
 {
-    const bool has_hub = *(const bool *)arg;
+    const bool has_domain = *(const bool *)arg;
     float *in = support_need(malloc(ROOM * sizeof *in)), *out = support_need(malloc(ROOM * sizeof *out));
     coll_comm *odd = NULL;
     char text[800];
 
-    MUST(is_in_hub(comm, 1, text, sizeof text) == has_hub && is_in_hub(comm, 100000, text, sizeof text) == has_hub);
+    MUST(is_in_domain(comm, 1, text, sizeof text) == has_domain && is_in_domain(comm, 100000, text, sizeof text) == has_domain);
     MUST(check_calls(comm, in, out) == 0);
     MUST(coll_split(comm, coll_rank(comm) % 2, 0, &odd) == COLL_OK && check_calls(odd, in, out) == 0);
     coll_free(odd);
@@ -316,7 +316,7 @@ static int refused_rank(coll_comm *comm, const void *arg)
     char text[800];
 
     (void)arg;
-    MUST(is_in_hub(comm, 1, text, sizeof text) && !is_in_hub(comm, 100000, text, sizeof text));
+    MUST(is_in_domain(comm, 1, text, sizeof text) && !is_in_domain(comm, 100000, text, sizeof text));
     MUST(strstr(text, "may not read the memory of another"));
     MUST(check_calls(comm, in, out) == 0);
     free(in);
@@ -432,7 +432,7 @@ static int lost_rank(coll_comm *comm, const void *arg)
     job = (loss_job){ .comm = comm, .l = l, .leader = pthread_self() };
     job.in = is_secret && is_who ? secret_memory(length) : l->has_buffers ? coll_alloc(comm, length) : malloc(length);
     job.out = is_secret && is_who ? secret_memory(length) : l->has_buffers ? coll_alloc(comm, length) : malloc(length);
-    MUST(job.in && job.out && is_in_hub(comm, 100000, text, sizeof text));
+    MUST(job.in && job.out && is_in_domain(comm, 100000, text, sizeof text));
     if (l->has_buffers) MUST(check_allreduce(comm, (float *)(void *)job.in, (float *)(void *)job.out, LOST_ROOM) == 0);
     MUST(coll_barrier(comm) == COLL_OK);
     if (is_who && !strcmp(l->what, "seteuid")) MUST(setegid(65534) == 0 && seteuid(65534) == 0);
@@ -508,7 +508,7 @@ static int dying_rank(coll_comm *comm, const void *arg)
     coll_comm *fresh = NULL;
     char text[800];
 
-    MUST(in && out && is_in_hub(comm, d->count, text, sizeof text));
+    MUST(in && out && is_in_domain(comm, d->count, text, sizeof text));
     for (size_t i = 0; i < d->count; i++) in[i] = 1;
     while (coll_allreduce(comm, in, out, d->count, COLL_F32, COLL_SUM) == COLL_OK)
         __atomic_store_n(&r->is_ready, true, __ATOMIC_RELEASE);
@@ -516,7 +516,7 @@ static int dying_rank(coll_comm *comm, const void *arg)
     snprintf(name, sizeof name, "rank %d", d->victim);
     MUST(strstr(coll_error(comm), name));
     MUST(coll_shrink(comm, &fresh) == COLL_OK && coll_size(fresh) == d->size - 1);
-    MUST(is_in_hub(fresh, d->count, text, sizeof text));
+    MUST(is_in_domain(fresh, d->count, text, sizeof text));
     for (int k = 0; k < 20; k++) MUST(check_allreduce(fresh, in, out, d->count) == 0);
     if (d->has_buffers) {
         coll_dealloc(comm, in);
@@ -565,7 +565,7 @@ static int start_rank(coll_comm *comm, const void *arg)
     float in[100], out[100];
     char text[800];
 
-    MUST(is_in_hub(comm, 1, text, sizeof text) == *(const bool *)arg);
+    MUST(is_in_domain(comm, 1, text, sizeof text) == *(const bool *)arg);
     return check_allreduce(comm, in, out, 100);
 }
 
@@ -612,7 +612,7 @@ static void space_case(const void *arg)
     }
     const int64_t began = now_ms();
     world_await(2, -1, pids);
-    CHECK(now_ms() - began < support_patience(5000), "%s: it took %d ms", case_name, (int)(now_ms() - began));
+    CHECK(now_ms() - began < support_scaled(5000), "%s: it took %d ms", case_name, (int)(now_ms() - began));
     close(port);
 }
 
@@ -625,7 +625,7 @@ int main(int argc, char **argv)
     cases_begin();
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) return perror("mmap"), 1;
-    world = "hub";
+    world = "domain";
     for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++) {
         snprintf(name, sizeof name, "%d processes", sizes[i]);
         if (support_listed(parts, "calls")) run_case_within(LIMIT_SECONDS, calls_case, &sizes[i], name);

@@ -45,11 +45,11 @@ static void bound_case(const void *arg)
     while (!CPU_ISSET((size_t)first, &all)) first++;
     for (second = first + 1; !CPU_ISSET((size_t)second, &all);) second++;
     const int held = support_reserve_port(address, sizeof address);
-    comers_make(joining_ranks, 2, address);
+    joining_make(joining_ranks, 2, address);
     for (int i = 0; i < 2; i++) {
         joining_ranks[i].settle = settle_on;
         joining_ranks[i].place = i && is_alone ? &second : &first;
-        comer_start(&joining_ranks[i]);
+        joining_start(&joining_ranks[i]);
     }
     expect_world(joining_ranks, 2);
     for (int i = 0; i < 2; i++)
@@ -98,7 +98,7 @@ static void address_case(const void *arg)
     const int held = support_reserve_port(where, sizeof where);
     int size = 0;
 
-    comers_make(joining_ranks, 4, NULL);
+    joining_make(joining_ranks, 4, NULL);
     while (size < 4 && b->addresses[size]) size++;
     for (int i = 0; i < size; i++) {
         snprintf(texts[i], sizeof texts[i], b->addresses[i], port_of(where));
@@ -107,7 +107,7 @@ static void address_case(const void *arg)
         joining_ranks[i].config.tcp.shm_collectives = COLL_OFF; /* so that ranks connect to one another                     */
     }
     close(held);                                  /* one family, one address: rank 0 may need more */
-    for (int i = size - 1; i >= 0; i--) comer_start(&joining_ranks[i]);
+    for (int i = size - 1; i >= 0; i--) joining_start(&joining_ranks[i]);
     expect_world(joining_ranks, size);
 }
 
@@ -118,7 +118,7 @@ static void tell(void *context, const char *address)
     for (int i = 1; i < 3; i++) {
         snprintf(joining_ranks[i].address, sizeof joining_ranks[i].address, "%s", address);
         joining_ranks[i].config.address = joining_ranks[i].address;
-        comer_start(&joining_ranks[i]);
+        joining_start(&joining_ranks[i]);
     }
 }
 
@@ -126,14 +126,14 @@ static void listening_case(const void *arg)
 {
     joining joining_ranks[3];
 
-    comers_make(joining_ranks, 3, arg);
+    joining_make(joining_ranks, 3, arg);
     joining_ranks[0].config.tcp.listening = tell;
     joining_ranks[0].config.tcp.listening_context = joining_ranks;
-    comer_start(&joining_ranks[0]);
+    joining_start(&joining_ranks[0]);
     expect_world(joining_ranks, 3);
-    comers_make(joining_ranks, 1, arg);
+    joining_make(joining_ranks, 1, arg);
     joining_ranks[0].config.size = 2;
-    comer_start(&joining_ranks[0]);
+    joining_start(&joining_ranks[0]);
     expect_failure(&joining_ranks[0], COLL_ERR_ARGUMENT, 1000, "port 0", "listening");
 }
 
@@ -146,10 +146,10 @@ static void hosts_case(const void *arg)
     (void)arg;
     for (int i = 0; i < 3; i++) held[i] = support_reserve_port(where[i], sizeof where[i]);
     snprintf(hosts, sizeof hosts, "%s, %s,%s", where[0], where[1], where[2]);
-    comers_make(joining_ranks, 3, NULL);
+    joining_make(joining_ranks, 3, NULL);
     for (int i = 0; i < 3; i++) {
         joining_ranks[i].config.tcp.hosts = hosts;
-        comer_start(&joining_ranks[i]);
+        joining_start(&joining_ranks[i]);
     }
     expect_world(joining_ranks, 3);
     for (int i = 0; i < 3; i++) {
@@ -171,11 +171,11 @@ static void ports_case(const void *arg)
     const int first = 10000 + (int)(support_mix((uint64_t)getpid()) % 9000), last = is_enough ? first + 40 : first;
 
     snprintf(range, sizeof range, "%d-%d", first, last);
-    comers_make(joining_ranks, 4, where);
+    joining_make(joining_ranks, 4, where);
     for (int i = 0; i < 4; i++) {
         joining_ranks[i].config.tcp.ports = range;
         joining_ranks[i].config.start_timeout_ms = is_enough ? START_MS : 1000;
-        comer_start(&joining_ranks[i]);
+        joining_start(&joining_ranks[i]);
     }
     if (is_enough) {
         expect_world(joining_ranks, 4);
@@ -205,8 +205,8 @@ static void in_use_case(const void *arg)
     CHECK(listen(held, 4) == 0, "%s: listen", case_name);
     if (SUPPORT_IS_PORTABLE) snprintf(holder, sizeof holder, "does another job use this port?");
     else snprintf(holder, sizeof holder, "held by process %d", (int)getpid());
-    comers_make(joining_ranks, 2, where);
-    comer_start(&joining_ranks[0]);
+    joining_make(joining_ranks, 2, where);
+    joining_start(&joining_ranks[0]);
     expect_failure(&joining_ranks[0], COLL_ERR_SYSTEM, 2000, where, holder);
     close(held);
 }
@@ -220,10 +220,10 @@ static void missing_case(const void *arg)
     const int held = support_reserve_port(where, sizeof where);
 
     (void)arg;
-    comers_make(joining_ranks, 6, where);
+    joining_make(joining_ranks, 6, where);
     for (int i = 0; i < 6; i++) joining_ranks[i].config.start_timeout_ms = 700;
-    comer_start(&joining_ranks[0]);
-    comer_start(&joining_ranks[4]);
+    joining_start(&joining_ranks[0]);
+    joining_start(&joining_ranks[4]);
     expect_failure(&joining_ranks[4], COLL_ERR_TIMEOUT, 2500, "have not come: 1-3, 5", "0.7 s");
     expect_failure(&joining_ranks[0], COLL_ERR_TIMEOUT, 2500, "have not come: 1-3, 5", where);
     close(held);
@@ -241,11 +241,11 @@ static void impatient_case(const void *arg)
     const int held = support_reserve_port(where, sizeof where);
 
     (void)arg;
-    comers_make(joining_ranks, 4, where);
+    joining_make(joining_ranks, 4, where);
     joining_ranks[0].config.start_timeout_ms = 7000;
     joining_ranks[2].config.start_timeout_ms = 2000;
-    comer_start(&joining_ranks[0]);
-    comer_start(&joining_ranks[2]);
+    joining_start(&joining_ranks[0]);
+    joining_start(&joining_ranks[2]);
     expect_failure(&joining_ranks[2], COLL_ERR_TIMEOUT, 3500, "it waited for 1, 3", where);
     expect_failure(&joining_ranks[0], COLL_ERR_TIMEOUT, 8500, "have not come: 1-3", where);
     CHECK(has_said(&joining_ranks[0], "waits at") && has_said(&joining_ranks[0], "3 of 4 ranks: 1-3"),
@@ -261,9 +261,9 @@ static void unreachable_case(const void *arg)
     const int held = support_reserve_port(where, sizeof where);
 
     (void)arg;
-    comers_make(joining_ranks, 2, where);
+    joining_make(joining_ranks, 2, where);
     joining_ranks[1].config.start_timeout_ms = 400;
-    comer_start(&joining_ranks[1]);
+    joining_start(&joining_ranks[1]);
     expect_failure(&joining_ranks[1], COLL_ERR_TIMEOUT, 2000, where, "Connection refused");
     CHECK(strstr(joining_ranks[1].sentence, "0.4 s"), "%s: %s", case_name, joining_ranks[1].sentence);
     close(held);
@@ -276,19 +276,19 @@ static void late_case(const void *arg)
     const int held = support_reserve_port(where, sizeof where);
 
     (void)arg;
-    comers_make(joining_ranks, 3, where);
-    comer_start(&joining_ranks[1]);
-    comer_start(&joining_ranks[2]);
+    joining_make(joining_ranks, 3, where);
+    joining_start(&joining_ranks[1]);
+    joining_start(&joining_ranks[2]);
     (void)poll(NULL, 0, 400);                     /* no rank can tell when its connection attempts failed      */
-    comer_start(&joining_ranks[0]);
+    joining_start(&joining_ranks[0]);
     expect_world(joining_ranks, 3);
-    CHECK(joining_ranks[0].took_ms < support_patience(1500), "%s: rank 0 waited %d ms for those that had been waiting", case_name,
+    CHECK(joining_ranks[0].took_ms < support_scaled(1500), "%s: rank 0 waited %d ms for those that had been waiting", case_name,
           (int)joining_ranks[0].took_ms);
     close(held);
 }
 
 /* A process that connects as this rank, until it is killed. */
-static pid_t comer_process(const joining *g)
+static pid_t joiner_process(const joining *g)
 {
     const pid_t pid = fork();
     coll_comm *comm = NULL;
@@ -308,17 +308,17 @@ static void died_case(const void *arg)
     const bool is_replaced = arg != NULL;
     const int held = support_reserve_port(where, sizeof where);
 
-    comers_make(joining_ranks, 4, where);
+    joining_make(joining_ranks, 4, where);
     for (int i = 0; i < 4; i++) joining_ranks[i].config.liveness_timeout_ms = is_replaced ? 10000 : 1000;
-    const pid_t died = comer_process(&joining_ranks[2]);
-    comer_start(&joining_ranks[1]);
-    comer_start(&joining_ranks[0]);
+    const pid_t died = joiner_process(&joining_ranks[2]);
+    joining_start(&joining_ranks[1]);
+    joining_start(&joining_ranks[0]);
     journal_await_text(&joining_ranks[0].said, "for 1 of 4 ranks: 3", 1);
     kill(died, SIGKILL);
     (void)waitpid(died, NULL, 0);
     if (is_replaced) {
-        comer_start(&joining_ranks[2]);
-        comer_start(&joining_ranks[3]);
+        joining_start(&joining_ranks[2]);
+        joining_start(&joining_ranks[3]);
         expect_world(joining_ranks, 4);
     } else {
         for (int i = 0; i < 2; i++)
@@ -335,14 +335,14 @@ static void duplicate_case(const void *arg)
     const int held = support_reserve_port(where, sizeof where);
 
     (void)arg;
-    comers_make(joining_ranks, 3, where);
-    comers_make(&twin, 1, where);
+    joining_make(joining_ranks, 3, where);
+    joining_make(&twin, 1, where);
     twin.config.rank = 1, twin.config.size = 3;
-    comer_start(&joining_ranks[0]);
-    comer_start(&joining_ranks[1]);
-    comer_start(&twin);
+    joining_start(&joining_ranks[0]);
+    joining_start(&joining_ranks[1]);
+    joining_start(&twin);
     journal_await_text(&joining_ranks[0].said, "same rank, 1, from 127.0.0.1:", 1);
-    comer_start(&joining_ranks[2]);
+    joining_start(&joining_ranks[2]);
     pthread_join(joining_ranks[1].thread, NULL);
     pthread_join(twin.thread, NULL);
     joining *loser = joining_ranks[1].is_good ? &twin : &joining_ranks[1];
@@ -365,8 +365,8 @@ static void silent_case(const void *arg)
     int silent[5];
 
     (void)arg;
-    comers_make(joining_ranks, 3, where);
-    comer_start(&joining_ranks[0]);
+    joining_make(joining_ranks, 3, where);
+    joining_start(&joining_ranks[0]);
     to.sin_port = htons((uint16_t)port_of(where));
     for (int i = 0; i < 5; i++) {
         silent[i] = -1;
@@ -378,10 +378,10 @@ static void silent_case(const void *arg)
             sched_yield();
         }
     }
-    comer_start(&joining_ranks[1]);
-    comer_start(&joining_ranks[2]);
+    joining_start(&joining_ranks[1]);
+    joining_start(&joining_ranks[2]);
     expect_world(joining_ranks, 3);
-    CHECK(joining_ranks[0].took_ms < support_patience(3000), "%s: it took %d ms", case_name, (int)joining_ranks[0].took_ms);
+    CHECK(joining_ranks[0].took_ms < support_scaled(3000), "%s: it took %d ms", case_name, (int)joining_ranks[0].took_ms);
     for (int i = 0; i < 5; i++) close(silent[i]);
     close(held);
 }
@@ -389,23 +389,23 @@ static void silent_case(const void *arg)
 /* To which job a rank belongs. */
 static void other_world_case(const void *arg)
 {
-    joining joining_ranks[2], stranger;
+    joining joining_ranks[2], intruder;
     char where[64];
     const int held = support_reserve_port(where, sizeof where);
 
     (void)arg;
-    comers_make(joining_ranks, 2, where);
-    comers_make(&stranger, 1, where);
-    stranger.config.rank = 1, stranger.config.size = 2;
-    stranger.config.world = "another";
-    comer_start(&joining_ranks[0]);
-    comer_start(&stranger);
-    expect_failure(&stranger, COLL_ERR_PROTOCOL, 5000, "another job", where);
-    stranger.config.world = NULL;
-    stranger.config.size = 3;
-    comer_start(&stranger);
-    expect_failure(&stranger, COLL_ERR_PROTOCOL, 5000, "job size 3 at rank 1, and 2 at rank 0", where);
-    comer_start(&joining_ranks[1]);
+    joining_make(joining_ranks, 2, where);
+    joining_make(&intruder, 1, where);
+    intruder.config.rank = 1, intruder.config.size = 2;
+    intruder.config.world = "another";
+    joining_start(&joining_ranks[0]);
+    joining_start(&intruder);
+    expect_failure(&intruder, COLL_ERR_PROTOCOL, 5000, "another job", where);
+    intruder.config.world = NULL;
+    intruder.config.size = 3;
+    joining_start(&intruder);
+    expect_failure(&intruder, COLL_ERR_PROTOCOL, 5000, "job size 3 at rank 1, and 2 at rank 0", where);
+    joining_start(&joining_ranks[1]);
     expect_world(joining_ranks, 2);
     close(held);
 }
@@ -419,27 +419,27 @@ static void network_case(const void *arg)
     const int held = support_reserve_port(where, sizeof where);
 
     (void)arg;
-    comers_make(joining_ranks, 2, where);
+    joining_make(joining_ranks, 2, where);
     joining_ranks[0].config.tcp.network = "eth-none*";
-    comer_start(&joining_ranks[0]);
+    joining_start(&joining_ranks[0]);
     expect_failure(&joining_ranks[0], COLL_ERR_ARGUMENT, 1000, "\"eth-none*\" names no address", "lo 127.0.0.1");
-    comers_make(joining_ranks, 2, where);
+    joining_make(joining_ranks, 2, where);
     joining_ranks[0].config.tcp.ports = "many";
-    comer_start(&joining_ranks[0]);
+    joining_start(&joining_ranks[0]);
     expect_failure(&joining_ranks[0], COLL_ERR_ARGUMENT, 1000, "\"many\"", "5000-5099");
-    comers_make(joining_ranks, 2, where);
+    joining_make(joining_ranks, 2, where);
     joining_ranks[0].config.tcp.network = joining_ranks[1].config.tcp.network = "127.0.0.1";
-    for (int i = 0; i < 2; i++) comer_start(&joining_ranks[i]);
+    for (int i = 0; i < 2; i++) joining_start(&joining_ranks[i]);
     expect_world(joining_ranks, 2);
-    comers_make(joining_ranks, 2, where);
+    joining_make(joining_ranks, 2, where);
     setenv("NCCL_SOCKET_IFNAME", "eth-none", 1);
-    for (int i = 0; i < 2; i++) comer_start(&joining_ranks[i]);
+    for (int i = 0; i < 2; i++) joining_start(&joining_ranks[i]);
     expect_world(joining_ranks, 2);
     CHECK(has_said(&joining_ranks[0], "NCCL_SOCKET_IFNAME names no address"), "%s: its last log line: %s", case_name,
           last_said(&joining_ranks[0]));
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
-    comers_make(joining_ranks, 2, where);
-    for (int i = 0; i < 2; i++) comer_start(&joining_ranks[i]);
+    joining_make(joining_ranks, 2, where);
+    for (int i = 0; i < 2; i++) joining_start(&joining_ranks[i]);
     expect_world(joining_ranks, 2);
     CHECK(has_said(&joining_ranks[1], "NCCL_SOCKET_IFNAME=lo"), "%s: its last log line: %s", case_name,
           last_said(&joining_ranks[1]));
@@ -465,16 +465,16 @@ static void file_case(const void *arg)
     snprintf(text, sizeof text, "coll rendezvous 1\n" NONCE "\n%s\nend\n", old == OTHER_WORLD ? where : "127.0.0.1:1");
     FILE *file = old == NO_FILE ? NULL : fopen(path, "w");
     if (file) CHECK(fputs(old == NO_SENSE ? "what is this?" : text, file) >= 0 && !fclose(file), "%s: %s", case_name, path);
-    comers_make(other, 2, where);
+    joining_make(other, 2, where);
     other[0].config.world = "another";
     other[0].config.start_timeout_ms = 1500;
-    if (old == OTHER_WORLD) comer_start(&other[0]);
-    comers_make(joining_ranks, 3, address);
+    if (old == OTHER_WORLD) joining_start(&other[0]);
+    joining_make(joining_ranks, 3, address);
     for (int i = 0; i < 3; i++) joining_ranks[i].config.tcp.network = "127.0.0.1";
-    comer_start(&joining_ranks[1]);
-    comer_start(&joining_ranks[2]);
+    joining_start(&joining_ranks[1]);
+    joining_start(&joining_ranks[2]);
     if (old != NO_FILE) (void)poll(NULL, 0, 100);                    /* let the other ranks read the old file */
-    comer_start(&joining_ranks[0]);
+    joining_start(&joining_ranks[0]);
     expect_world(joining_ranks, 3);
     CHECK(access(path, F_OK) && rmdir(directory) == 0, "%s: after %s something is left in %s", case_name, olds[old], directory);
     if (old == OTHER_WORLD) pthread_join(other[0].thread, NULL);
@@ -486,10 +486,10 @@ static void file_failure_case(const void *arg)
     joining joining_ranks[2];
 
     (void)arg;
-    comers_make(joining_ranks, 2, "file:/nowhere/at/all");
+    joining_make(joining_ranks, 2, "file:/nowhere/at/all");
     for (int i = 0; i < 2; i++) {
         joining_ranks[i].config.start_timeout_ms = 300;
-        comer_start(&joining_ranks[i]);
+        joining_start(&joining_ranks[i]);
     }
     expect_failure(&joining_ranks[0], COLL_ERR_SYSTEM, 1000, "file:/nowhere/at/all", "No such file");
     expect_failure(&joining_ranks[1], COLL_ERR_TIMEOUT, 1500, "file:/nowhere/at/all", "not written it yet");
@@ -505,11 +505,11 @@ static void gone_root_case(const void *arg)
     (void)arg;
     CHECK(mkdtemp(directory) != NULL, "%s: no directory", case_name);
     snprintf(address, sizeof address, "file:%s/rendezvous", directory);
-    comers_make(joining_ranks, 2, address);
+    joining_make(joining_ranks, 2, address);
     joining_ranks[1].config.size = 3;
     for (int i = 0; i < 2; i++) {
         joining_ranks[i].config.start_timeout_ms = i == 0 ? 500 : 1500;
-        comer_start(&joining_ranks[i]);
+        joining_start(&joining_ranks[i]);
     }
     expect_failure(&joining_ranks[0], COLL_ERR_TIMEOUT, 1500, "have not come: 1", "");
     expect_failure(&joining_ranks[1], COLL_ERR_TIMEOUT, 2500, "rank 1 could not reach rank 0", "job size");
@@ -556,7 +556,7 @@ int main(void)
     const coll__address one = coll__address_with((const unsigned char[16]){ [15] = 1 }, 0);
     const bool has_v6 = v6 >= 0 && coll__bind(v6, &one);
 
-    comers_begin();
+    joining_begin();
     world = "meet";
     for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++)
         if (has_v6 || !addresses[i].needs_v6) run_case_within(CASE_SECONDS, address_case, &addresses[i], addresses[i].name);

@@ -56,7 +56,7 @@ static void short_start_case(const void *arg)
     int told = 0, status = -1;
 
     (void)arg;
-    comers_make(joining_ranks, 6, where);
+    joining_make(joining_ranks, 6, where);
     const pid_t root = fork();
     if (root == 0) {
         coll_comm *comm = NULL;
@@ -69,7 +69,7 @@ static void short_start_case(const void *arg)
     }
     for (int i = 1; i < 6; i++) {
         joining_ranks[i].config.start_timeout_ms = 4500;
-        comer_start(&joining_ranks[i]);
+        joining_start(&joining_ranks[i]);
     }
     for (int i = 1; i < 6; i++) {
         pthread_join(joining_ranks[i].thread, NULL);
@@ -79,7 +79,7 @@ static void short_start_case(const void *arg)
         CHECK(joining_ranks[i].status == (is_known ? COLL_ERR_SYSTEM : COLL_ERR_TIMEOUT), "%s: rank %d: status %d, %s", case_name,
               i,
               (int)joining_ranks[i].status, joining_ranks[i].sentence);
-        CHECK(!is_known || joining_ranks[i].took_ms < support_patience(3500), "%s: rank %d took %d ms", case_name, i,
+        CHECK(!is_known || joining_ranks[i].took_ms < support_scaled(3500), "%s: rank %d took %d ms", case_name, i,
               (int)joining_ranks[i].took_ms);
     }
     CHECK(told > 0 && told < 5, "%s: %d ranks got the error: rank 0 had room for none, or for all", case_name, told);
@@ -115,7 +115,7 @@ static void short_call_case(const void *arg)
     const int held = support_reserve_port(where, sizeof where);
 
     (void)arg;
-    comers_make(joining_ranks, 3, where);
+    joining_make(joining_ranks, 3, where);
     for (int i = 0; i < 3; i++) joining_ranks[i].config.tcp.shm_collectives = COLL_OFF;  /* shared memory needs no connections    
                                                                                                               */
     pthread_barrier_init(&barrier, NULL, 4);
@@ -147,11 +147,11 @@ static rlim_t files_before;
 static void more_files(void *context, coll_log_level level, const char *line)
 {
     (void)context, (void)level;
-    if (strstr(line, "cannot let anybody in") && strstr(line, "Too many open files")) files_restore(files_before);
+    if (strstr(line, "cannot accept connections") && strstr(line, "Too many open files")) files_restore(files_before);
 }
 
 /* If a rank has no descriptors left to accept others in a call, it logs that, and goes on as soon as it has some. */
-static void short_door_case(const void *arg)
+static void short_lock_case(const void *arg)
 {
     joining joining_ranks[2];
     char where[64];
@@ -159,7 +159,7 @@ static void short_door_case(const void *arg)
     int status = -1;
 
     (void)arg;
-    comers_make(joining_ranks, 2, where);
+    joining_make(joining_ranks, 2, where);
     joining_ranks[0].config.tcp.shm_collectives = joining_ranks[1].config.tcp.shm_collectives = COLL_OFF;
     joining_ranks[1].config.log = more_files, joining_ranks[1].config.liveness_timeout_ms = -1; /* connected to in calls only */
     const pid_t other = fork();
@@ -173,7 +173,7 @@ static void short_door_case(const void *arg)
         is_good = is_good && coll_allreduce(comm, &sum, &sum, 1, COLL_I32, COLL_SUM) == COLL_OK && sum == 2;
         _exit(!is_good || files_allow(0) != files_before || coll_free(comm) != COLL_OK);
     }
-    comer_start(&joining_ranks[0]);
+    joining_start(&joining_ranks[0]);
     expect_world(joining_ranks, 1);
     CHECK(waitpid(other, &status, 0) == other && status == 0, "%s: rank 1: exit status %d", case_name, status);
     close(held);
@@ -189,7 +189,7 @@ static void short_shrink_case(const void *arg)
     pid_t pids[3];
     int status = -1;
 
-    comers_make(joining_ranks, 3, where);
+    joining_make(joining_ranks, 3, where);
     for (int i = 0; i < 3; i++) {
         joining_ranks[i].config.log = NULL, joining_ranks[i].config.log_level = COLL_LOG_NONE;
         joining_ranks[i].config.tcp.shm_collectives = -1, joining_ranks[i].config.start_timeout_ms = 4000;
@@ -216,11 +216,11 @@ static void short_shrink_case(const void *arg)
 
 int main(void)
 {
-    comers_begin();
+    joining_begin();
     world = "shortages";
     run_case_within(CASE_SECONDS, short_start_case, NULL, "too few files to start");
     run_case_within(CASE_SECONDS, short_call_case, NULL, "too few files to connect");
-    run_case_within(CASE_SECONDS, short_door_case, NULL, "too few files to be connected to");
+    run_case_within(CASE_SECONDS, short_lock_case, NULL, "too few files to be connected to");
     for (rlim_t more = 0; more < 10; more += more ? 6 : 2) {
         char name[60];
         snprintf(name, sizeof name, "%d files to shrink", (int)more);

@@ -54,11 +54,11 @@ static int work(coll_comm *comm, void *arg)
 /* One process of a world that has closed these. */
 static int close_and_work(int mask, int rank, const char *address)
 {
-    const bool has_hub = strcmp(world, "tcp-domain") == 0;
+    const bool has_domain = strcmp(world, "tcp-domain") == 0;
     const coll_config config = { .transport = "tcp", .rank = rank, .size = RANKS, .address = address,
                                  .tcp = { .io = strcmp(world, "tcp-uring") == 0 ? "uring" : "poll",
-                                          .shm_collectives = has_hub ? COLL_ON : COLL_OFF,
-                                                             .share_memory = has_hub ? COLL_ON : COLL_OFF } };
+                                          .shm_collectives = has_domain ? COLL_ON : COLL_OFF,
+                                                             .share_memory = has_domain ? COLL_ON : COLL_OFF } };
     coll_comm *comm = NULL;
 
     for (int fd = 0; fd < 3; fd++) if (mask >> fd & 1) close(fd);

@@ -675,7 +675,7 @@ static void test_disputes(void)
 
 /* ---- >>leaving, memory, late ranks, wake ---- */
 
-typedef struct departure { bool leaves_hub, by_mail; } departure;
+typedef struct departure { bool leaves_domain, by_mail; } departure;
 
 /* Rank 1 joins the group, takes part once, and leaves; the others call once more. */
 static void *departure_main(void *at)
@@ -702,8 +702,8 @@ static void *departure_main(void *at)
         run_drop(&r);                             /* the end of another's second call may overtake our first  */
         break;
     }
-    if (!d->leaves_hub || m->rank != 1) threads->ungroup(m->context, group);
-    if (m->rank == 1 && !d->leaves_hub) while (advance(m, SLEEP_MS) == COLL_OK) {}
+    if (!d->leaves_domain || m->rank != 1) threads->ungroup(m->context, group);
+    if (m->rank == 1 && !d->leaves_domain) while (advance(m, SLEEP_MS) == COLL_OK) {}
     threads->close(m->context);
     return NULL;
 }

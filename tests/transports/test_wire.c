@@ -228,7 +228,7 @@ typedef struct rank_slot {
     int count;
 } rank_slot;
 
-static void desk_start(rank_slot *d, coll_kind kind, size_t count, coll_type type, int peer, int tag)
+static void slot_start(rank_slot *d, coll_kind kind, size_t count, coll_type type, int peer, int tag)
 {
     void *buffer = calloc(count, coll_type_size(type));
     const coll_call call = { .kind = kind, .send = buffer, .recv = buffer, .count = count, .type = type, .peer = peer,
@@ -239,22 +239,22 @@ static void desk_start(rank_slot *d, coll_kind kind, size_t count, coll_type typ
 }
 
 /* Rank 1 of 4: receives from 0 and 2, sends a long message to 0, and only listens to 3. */
-static void desk_open(rank_slot *d, bool is_busy)
+static void slot_open(rank_slot *d, bool is_busy)
 {
     *d = (rank_slot){ .count = 0 };
     memset(awaited, 0, sizeof awaited);
     is_leaving = false;
     (void)coll_init_custom(&by_hand, NULL, NOTE_RANK, NOTE_SIZE, &d->comm, NULL);
     if (!d->comm || !is_busy) return;
-    desk_start(d, COLL_RECV, 64, COLL_U8, 0, 1);
-    desk_start(d, COLL_RECV, 4, COLL_F32, 0, 2);
-    desk_start(d, COLL_RECV, LONG_BYTES, COLL_U8, 2, 1);
-    desk_start(d, COLL_SEND, LONG_BYTES, COLL_U8, 0, 0);
-    desk_start(d, COLL_SEND, 3, COLL_I16, 3, 0);
+    slot_start(d, COLL_RECV, 64, COLL_U8, 0, 1);
+    slot_start(d, COLL_RECV, 4, COLL_F32, 0, 2);
+    slot_start(d, COLL_RECV, LONG_BYTES, COLL_U8, 2, 1);
+    slot_start(d, COLL_SEND, LONG_BYTES, COLL_U8, 0, 0);
+    slot_start(d, COLL_SEND, 3, COLL_I16, 3, 0);
 }
 
 /* Free everything; the first thing that is wrong. */
-static const char *desk_close(rank_slot *d)
+static const char *slot_close(rank_slot *d)
 {
     const char *problem = NULL;
     const coll_status ended = d->comm->session->failure.status;
@@ -280,7 +280,7 @@ static bool is_listening(const coll_comm *comm, int peer)
 }
 
 /* A header from `peer` arrives, followed by the body if one is expected. */
-static void desk_arrive(rank_slot *d, int peer, const unsigned char *head, int fill)
+static void slot_arrive(rank_slot *d, int peer, const unsigned char *head, int fill)
 {
     coll_xfer *x = awaited[peer];
 
@@ -299,7 +299,7 @@ static void desk_arrive(rank_slot *d, int peer, const unsigned char *head, int f
 }
 
 /* The stored messages must obey the rules. */
-static const char *desk_check(const rank_slot *d)
+static const char *slot_check(const rank_slot *d)
 {
     const coll_comm *comm = d->comm;
 
@@ -327,7 +327,7 @@ static const char *any_notes(input *in)
     rank_slot d;
     const char *problem = NULL;
 
-    desk_open(&d, true);
+    slot_open(&d, true);
     if (!d.comm) return "no communicator over a transport of our own";
     for (int n = 0; n < NOTES_MOST && in->left > 0 && !problem && d.comm->session->failure.status == COLL_OK; n++) {
         unsigned char how, head[COLL_HEAD_LENGTH];
@@ -339,10 +339,10 @@ static const char *any_notes(input *in)
         if (how & 0x10) coll__put64(head + 24, coll__get16(head + 24) % 80), coll__put32(head + 12, head[12] % 4u);
         if (how & 0x08) coll__put64(head + 4, 0);
         const int peer = how & 3;
-        desk_arrive(&d, peer == NOTE_RANK ? 0 : peer, head, how);
-        problem = desk_check(&d);
+        slot_arrive(&d, peer == NOTE_RANK ? 0 : peer, head, how);
+        problem = slot_check(&d);
     }
-    const char *at_end = desk_close(&d);
+    const char *at_end = slot_close(&d);
     return problem ? problem : at_end;
 }
 
@@ -649,27 +649,27 @@ static void test_notes_good(void)
     unsigned char head[COLL_HEAD_LENGTH];
     rank_slot d;
 
-    desk_open(&d, true);
+    slot_open(&d, true);
     note(head, COLL__NOTE_SHORT, COLL_U8, 1, 64, 9);
-    desk_arrive(&d, 0, head, 0x31);
+    slot_arrive(&d, 0, head, 0x31);
     CHECK(coll_test(d.requests[0]) == COLL_OK && is_filled(d.buffers[0], 64, 0x31), "a short message is not received");
     note(head, COLL__NOTE_LONG, COLL_U8, 1, LONG_BYTES, 77);
-    desk_arrive(&d, 2, head, 0);
+    slot_arrive(&d, 2, head, 0);
     CHECK(sent_to == 2 && sent_head[2] == COLL__NOTE_GO && coll__get32(sent_head + 12) == 77, "a long message is not answered");
     note(head, COLL__NOTE_BODY, COLL_U8, 1, LONG_BYTES, 77);
-    desk_arrive(&d, 2, head, 0x32);
+    slot_arrive(&d, 2, head, 0x32);
     CHECK(coll_test(d.requests[2]) == COLL_OK && is_filled(d.buffers[2], LONG_BYTES, 0x32), "a long message is not received");
     note(head, COLL__NOTE_GO, COLL_U8, 0, LONG_BYTES, 1);
-    desk_arrive(&d, 0, head, 0);
+    slot_arrive(&d, 0, head, 0);
     CHECK(coll_test(d.requests[3]) == COLL_OK && sent_to == 0 && sent_head[3] == COLL__NOTE_IS_BODY,
           "a long message is not sent");
     note(head, COLL__NOTE_CREDIT, 0, 0, 0, 0);
     coll__put64(head + 24, 4 * COLL__COST);
     d.comm->session->messages->peers[3].credit = COLL__CREDIT - 4 * COLL__COST;  /* as after so many short messages   */
-    desk_arrive(&d, 3, head, 0);
+    slot_arrive(&d, 3, head, 0);
     CHECK(d.comm->session->failure.status == COLL_OK && d.comm->session->messages->peers[3].credit == COLL__CREDIT,
           "credit is not counted: %s", coll_error(d.comm));
-    const char *problem = desk_check(&d), *at_end = desk_close(&d);
+    const char *problem = slot_check(&d), *at_end = slot_close(&d);
     CHECK(!problem && !at_end, "%s", problem ? problem : at_end ? at_end : "");
 }
 
@@ -681,20 +681,20 @@ static void test_notes_credit(void)
 
     static const struct { int tag; uint64_t count; } credits[] = { { 0, 0 }, { 0, COLL__CREDIT }, { 0, UINT64_MAX }, { 2, 0 } };
     for (size_t i = 0; i < sizeof credits / sizeof *credits; i++) {
-        desk_open(&d, true);
+        slot_open(&d, true);
         note(head, COLL__NOTE_CREDIT, 0, credits[i].tag, credits[i].count, 0);
-        desk_arrive(&d, 3, head, 0);
+        slot_arrive(&d, 3, head, 0);
         CHECK(d.comm->session->failure.status == COLL_ERR_PROTOCOL, "credit that was never due is taken: %zu", i);
-        desk_close(&d);
+        slot_close(&d);
     }
-    desk_open(&d, true);
+    slot_open(&d, true);
     for (int i = 0; i <= COLL__CREDIT / COLL__COST; i++) {
         CHECK(d.comm->session->failure.status == COLL_OK, "short message %d is refused: %s", i, coll_error(d.comm));
         note(head, COLL__NOTE_SHORT, COLL_U8, 99, 0, (uint32_t)i);
-        desk_arrive(&d, 3, head, 0);
+        slot_arrive(&d, 3, head, 0);
     }
     CHECK(d.comm->session->failure.status == COLL_ERR_PROTOCOL, "short messages beyond their credit are stored");
-    desk_close(&d);
+    slot_close(&d);
 }
 
 /* Invalid notes end the communicator with a sentence, and every request with it. */
@@ -731,12 +731,12 @@ static void test_notes_wrong(void)
         unsigned char head[COLL_HEAD_LENGTH];
         rank_slot d;
         if (wrongs[n].kind == COLL__NOTE_GONE && !COLL__IS_WHOLE) continue;  /* no liveness check of the peers */
-        desk_open(&d, true);
+        slot_open(&d, true);
         note(head, wrongs[n].kind, wrongs[n].type, wrongs[n].tag, wrongs[n].count, wrongs[n].id);
-        desk_arrive(&d, 0, head, 0);
+        slot_arrive(&d, 0, head, 0);
         CHECK(d.comm->session->failure.status == wrongs[n].status && d.comm->session->failure.rank == 0, "%s: status %d, rank %d",
               wrongs[n].what, (int)d.comm->session->failure.status, d.comm->session->failure.rank);
-        const char *problem = desk_close(&d);
+        const char *problem = slot_close(&d);
         CHECK(!problem, "%s: %s", wrongs[n].what, problem ? problem : "");
     }
 }
@@ -747,14 +747,14 @@ static void test_notes_late_receive(void)
     for (int is_long = 0; is_long < 2; is_long++) {
         unsigned char head[COLL_HEAD_LENGTH];
         rank_slot d;
-        desk_open(&d, false);
-        desk_start(&d, COLL_RECV, 8, COLL_U8, 0, 0);
+        slot_open(&d, false);
+        slot_start(&d, COLL_RECV, 8, COLL_U8, 0, 0);
         note(head, is_long ? COLL__NOTE_LONG : COLL__NOTE_SHORT, COLL_U8, 5, 16, 1);
-        desk_arrive(&d, 0, head, 0x33);
-        desk_start(&d, COLL_RECV, 8, COLL_U8, 0, 5);
+        slot_arrive(&d, 0, head, 0x33);
+        slot_start(&d, COLL_RECV, 8, COLL_U8, 0, 5);
         CHECK(d.comm->session->failure.status == COLL_ERR_MISMATCH && d.requests[1]->status == COLL_ERR_MISMATCH,
               "status %d, request %d", (int)d.comm->session->failure.status, (int)d.requests[1]->status);
-        const char *problem = desk_close(&d);
+        const char *problem = slot_close(&d);
         CHECK(!problem, "%s", problem ? problem : "");
     }
 }
@@ -764,11 +764,11 @@ static void test_notes_to_self(void)
 {
     for (int order = 0; order < 2; order++) {
         rank_slot d;
-        desk_open(&d, false);
-        desk_start(&d, order ? COLL_SEND : COLL_RECV, order ? 16 : 8, COLL_U8, NOTE_RANK, 5);
-        desk_start(&d, order ? COLL_RECV : COLL_SEND, order ? 8 : 16, COLL_U8, NOTE_RANK, 5);
+        slot_open(&d, false);
+        slot_start(&d, order ? COLL_SEND : COLL_RECV, order ? 16 : 8, COLL_U8, NOTE_RANK, 5);
+        slot_start(&d, order ? COLL_RECV : COLL_SEND, order ? 8 : 16, COLL_U8, NOTE_RANK, 5);
         CHECK(d.comm->session->failure.status == COLL_ERR_MISMATCH, "status %d", (int)d.comm->session->failure.status);
-        const char *problem = desk_close(&d);
+        const char *problem = slot_close(&d);
         CHECK(!problem, "%s", problem ? problem : "");
     }
 }

@@ -199,7 +199,7 @@ static void test_names(void)
                 coll__query query = query_of(a->kind, size, bytes, a->name, &nets[1]);
                 query.is_exact = true;
                 coll__choice c = chosen(&query);
-                CHECK(c.algorithm == a && c.radix >= 2 && c.blocks >= 1 && c.slices >= 0, "%d \"%s\" was asked for",
+                CHECK(c.algorithm == a && c.radix >= 2 && c.blocks >= 1 && c.slices >= 0, "%d \"%s\" was chosen",
                       (int)a->kind, a->name);
                 CHECK(c.seconds >= 0 && c.seconds < 1e4, "%d \"%s\" takes %g s", (int)a->kind, a->name, c.seconds);
                 CHECK((c.slices > 0) == a->is_pipelined && c.slices <= COLL__CUT_MOST && c.blocks <= COLL__CUT_MOST,

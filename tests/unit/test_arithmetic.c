@@ -96,7 +96,7 @@ static void test_different(mode others, mode odd, const char *security)
     for (int i = 0; i < RANKS; i++) CHECK(ranks[i].status < 0, "%s: rank %d is in", security, i);
 }
 
-static void test_alike(mode m)
+static void test_same(mode m)
 {
     rank ranks[RANKS];
     const mode modes[RANKS] = { m, m, m };
@@ -114,7 +114,7 @@ int main(void)
     for (mode m = USUAL; m < MODES; m++) {
         if (!set_mode(m)) continue;
         (void)set_mode(USUAL);
-        test_alike(m);
+        test_same(m);
         if (m == USUAL) continue;
         test_different(USUAL, m, securities[m % 4]);
         test_different(m, USUAL, securities[(m + 1) % 4]);

@@ -79,7 +79,7 @@ static void wait_for_one_another(coll_comm *comm)
     (void)coll__script_advance(&r);
 }
 
-static void step_on_nobody(coll_comm *comm)
+static void step_on_none(coll_comm *comm)
 {
     const coll_request whole = { .comm = comm, .call = { .kind = COLL_BROADCAST }, .sequence = 5 };
     const coll__hierarchy h = { .whole = &whole };
@@ -91,7 +91,7 @@ static void step_on_nobody(coll_comm *comm)
 
 #define IN_HIERARCHY                                                                                              \
     { "script", "the lanes of allreduce 3 wait for one another, 0 and 0 steps done", wait_for_one_another },      \
-    { "stage", "broadcast 5 has a step, barrier, on no communicator", step_on_nobody },
+    { "stage", "broadcast 5 has a step, barrier, on no communicator", step_on_none },
 #endif
 
 static void look_for_a_rank_elsewhere(coll_comm *comm)
@@ -203,19 +203,19 @@ static void lose_count(coll_comm *comm)
 #endif
 
 static const struct { const char *name, *says; void (*break_it)(coll_comm *); } breaches[] = {
-    { "empty queue", "coll__queue_take: m does not hold: an empty queue is asked for a message", take_from_empty_queue },
+    { "empty queue", "coll__queue_take: m does not hold: a message is taken from an empty queue", take_from_empty_queue },
     { "list", "coll__message_append: !m->list does not hold: a message with tag 77 of peer 1 is in a list", append_twice },
     { "request ends twice", "allgather 12 ends with 0, after 0", finish_twice },
     { "queued when done", "broadcast 0 is queued with status -", queue_what_is_done },
     { "not held", "rank 0 lets go of what it does not hold", drop_what_is_free },
     { "no sources", "0 sources for 1 results", combine_nothing },
     IN_HIERARCHY
-    { "topology", "rank 7 of 3 is asked for on 2 hosts", look_for_a_rank_elsewhere },
+    { "topology", "rank 7 of 3 is looked up on 2 hosts", look_for_a_rank_elsewhere },
     { "opened", "rank 1 is number 3 of 2 on its host, of 4", open_beside_the_host },
     { "message ends twice", "a message with rank 3 ends with -6, after 0", end_message_twice },
     IN_LANES
     { "sent too much", "7 bytes more have gone to rank 2 than were to go", send_more_than_there_is },
-    { "no such stream", "rank 1 asks for channel 1 to rank 4 of 4", ask_for_a_rank_too_many },
+    { "no such stream", "rank 1 requests channel 1 to rank 4 of 4", ask_for_a_rank_too_many },
     { "endpoint", "an endpoint of 9 addresses, port 80", listen_everywhere },
     IN_SIMULATOR
 };

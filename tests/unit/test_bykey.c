@@ -213,7 +213,7 @@ static void test_forms(int first, int last)
  *
  * Unless a receive leaves something open, and is for none of the first messages that arrived. */
 
-typedef enum many_order { REVERSED, POSTED_FIRST, FROM_ANYONE, ANYTHING, MANY_ORDERS } many_order;
+typedef enum many_order { REVERSED, POSTED_FIRST, FROM_ANY, ANYTHING, MANY_ORDERS } many_order;
 
 static const char *const many_names[MANY_ORDERS] = { "received in reverse order", "awaited in reverse order",
                                                      "from any rank, in reverse order", "whatever comes" };
@@ -250,7 +250,7 @@ static int many_receive(coll_comm *comm, many *m, coll_request **requests, int *
 
     for (int i = 0; i < count; i++) {
         const int tag = m->count - 1 - i / senders, source = 1 + i % senders;
-        const bool is_open = m->order == FROM_ANYONE || m->order == ANYTHING;
+        const bool is_open = m->order == FROM_ANY || m->order == ANYTHING;
         STEP(coll_irecv(comm, &values[i], 1, COLL_I32, is_open ? COLL_ANY_SOURCE : source,
                         m->order == ANYTHING ? COLL_ANY_TAG : tag, &requests[i]));
         if (i % 1000 == 0) see_what_is_kept(comm, m);
@@ -304,12 +304,12 @@ static void test_many(void)
 
     for (many_order order = REVERSED; order < MANY_ORDERS; order++)
         for (int size = 2; size <= 9; size += 7) {
-            const int count = order == FROM_ANYONE ? most / 2 : most, each = size == 2 ? count : count / 8;
+            const int count = order == FROM_ANY ? most / 2 : most, each = size == 2 ? count : count / 8;
             const double once = work_of_many(order, size, each), more = work_of_many(order, size, 4 * each);
             const double of_one = once / each / (size - 1);
             printf("%d senders, %s: %.0f steps a message of %d each, %.0f of %d\n", size - 1, many_names[order], of_one, each,
                    more / 4 / each / (size - 1), 4 * each);
-            CHECK(order == FROM_ANYONE || more <= 6 * once,
+            CHECK(order == FROM_ANY || more <= 6 * once,
                   "%d senders, %s: %d messages each take %.4g steps, four times as many %.4g", size - 1, many_names[order], each,
                   once, more);
         }

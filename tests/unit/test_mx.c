@@ -542,7 +542,7 @@ static coll_status place_call(place *p, coll_comm *comm, const example *e, coll_
 }
 
 /* Compare the result of this rank with the expected one. */
-static void place_judge(place *p, example *e, int rank, int time, const char *name)
+static void place_evaluate(place *p, example *e, int rank, int time, const char *name)
 {
     const size_t unit = coll_type_size(e->type), length = p->result_count * unit;
     const bool has_result = (e->kind != COLL_REDUCE || rank == e->root) && (e->kind != COLL_EXSCAN || rank > 0);
@@ -610,7 +610,7 @@ static int play(coll_comm *comm, void *arg)
             CHECK(status == COLL_OK, "%s, rank %d: %s", name, rank, coll_error(comm));
             if (status != COLL_OK) return 1;
             note(e);
-            place_judge(&p, e, rank, time, name);
+            place_evaluate(&p, e, rank, time, name);
         }
         coll_request_free(request);
         if (p.recv < p.send || p.recv > p.send + e->total * coll_type_size(e->type)) free(p.recv);

@@ -358,7 +358,7 @@ static int measure_real(coll_comm *comm, void *arg)
     CHECK(explains(comm, "(default: latency=12us overhead=4us gbit=16 reduce=10GB/s)"), "before");
     STEP(coll_dup(comm, &before));
     STEP(coll_measure(comm));
-    CHECK((support_seconds() - began) * 1e3 < (double)support_patience(5000), "%d ranks over %s: %.3f s", coll_size(comm),
+    CHECK((support_seconds() - began) * 1e3 < (double)support_scaled(5000), "%d ranks over %s: %.3f s", coll_size(comm),
           (char *)arg, support_seconds() - began);
     CHECK(explains(comm, "(measured: latency=") && agree(comm), "%d ranks over %s", coll_size(comm), (char *)arg);
     CHECK(sums != 0 && hash_sums(comm) == sums, "%d ranks over %s: other bits", coll_size(comm), (char *)arg);

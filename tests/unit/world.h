@@ -424,7 +424,7 @@ static int ask(world *w, int k)
     return running;
 }
 
-static int by_arrival(const void *a, const void *b)
+static int by_time(const void *a, const void *b)
 {
     const message *const x = a, *const y = b;
     return x->joiners < y->joiners ? -1 : x->joiners > y->joiners ? 1 : x->step < y->step ? -1 : x->step > y->step;
@@ -433,7 +433,7 @@ static int by_arrival(const void *a, const void *b)
 /* Let the messages of the round arrive, each receiver taking them one at a time. */
 static void let_arrive(world *w)
 {
-    qsort(messages, (size_t)message_count, sizeof *messages, by_arrival);
+    qsort(messages, (size_t)message_count, sizeof *messages, by_time);
     for (int i = 0; i < message_count; i++) {
         const message *m = &messages[i];
         rank_state *const r = &ranks[m->to], *const s = &ranks[m->from];

@@ -109,9 +109,9 @@ static bool coll__shm_handshake_take_slot(const coll__shm_handshake *handshake, 
     const coll__exported *exported = handshake->exported;
     coll__rank_slot *rank_slot = &coll__domain_rank_slots(domain)[handshake->place];
     const uint64_t staging = COLL__SEGMENT_LENGTH - COLL__STAGINGS;
-    uint32_t nobody = 0;
+    uint32_t none = 0;
 
-    if (!__atomic_compare_exchange_n(&rank_slot->pid, &nobody, (uint32_t)getpid(), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+    if (!__atomic_compare_exchange_n(&rank_slot->pid, &none, (uint32_t)getpid(), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         return false;
 #if defined(__SANITIZE_THREAD__)                  /* it does not see that two mappings of a domain are one memory */
     process = tcp->rank;

@@ -37,7 +37,7 @@ static void coll__mpi_tell(coll__mpi *mpi, coll__mpi_word word, const coll_failu
     if (!parcel) return;
     parcel->note.failure = *cause;
     for (int i = 0; i < mpi->size; i++)
-        if (i != mpi->rank && (rank < 0 || i == rank) && !mpi->is_gone[i]) coll__mpi_note_send(mpi, parcel, i);
+        if (i != mpi->rank && (rank < 0 || i == rank) && !mpi->has_left[i]) coll__mpi_note_send(mpi, parcel, i);
     coll__mpi_parcel_done(parcel);
 }
 
@@ -53,7 +53,7 @@ static void coll__mpi_hear(coll__mpi *mpi)
 static void coll__mpi_say_bye(coll__mpi *mpi)
 {
     for (int i = 0; i < mpi->size; i++) {
-        coll__mpi_parcel *parcel = i == mpi->rank || mpi->is_gone[i] ? NULL : coll__mpi_note_new(mpi, COLL__MPI_BYE);
+        coll__mpi_parcel *parcel = i == mpi->rank || mpi->has_left[i] ? NULL : coll__mpi_note_new(mpi, COLL__MPI_BYE);
         if (!parcel) continue;
         for (int channel = 0; channel < COLL_CHANNEL_COUNT; channel++)
             parcel->note.counts[channel] = coll__mpi_stream_of(mpi, i, channel)->sent;

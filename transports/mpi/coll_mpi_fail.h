@@ -35,7 +35,7 @@ static void coll__mpi_report_stall(void *context, const unsigned char *head)
         coll__mpi_compare(mpi, 0, head);
         return;
     }
-    coll__mpi_parcel *parcel = mpi->is_gone[0] || !coll__mpi_may_call(mpi) ? NULL : coll__mpi_note_new(mpi, COLL__MPI_WAITING);
+    coll__mpi_parcel *parcel = mpi->has_left[0] || !coll__mpi_may_call(mpi) ? NULL : coll__mpi_note_new(mpi, COLL__MPI_WAITING);
     if (!parcel) return;
     memcpy(parcel->note.head, head, COLL_HEAD_LENGTH);
     coll__mpi_note_send(mpi, parcel, 0);
@@ -44,10 +44,10 @@ static void coll__mpi_report_stall(void *context, const unsigned char *head)
 
 static void coll__mpi_bye_heard(coll__mpi *mpi, const coll__mpi_note *note, int from)
 {
-    if (mpi->is_gone[from]) return;
+    if (mpi->has_left[from]) return;
     for (int channel = 0; channel < COLL_CHANNEL_COUNT; channel++)
         coll__mpi_stream_of(mpi, from, channel)->said = note->counts[channel];
-    mpi->is_gone[from] = 1;
+    mpi->has_left[from] = 1;
     mpi->gone_count++;
     mpi->gone_at = coll__now();
     coll__mpi_member_left(&mpi->all, from, note->group);
@@ -134,7 +134,7 @@ static void coll__mpi_check_vain(coll__mpi *mpi)
 {
     for (int i = 0; i < mpi->count; i++) {
         const coll__mpi_flight *f = &mpi->flights[i];
-        if (f->kind == COLL__MPI_SENDS_PART && f->x && !f->x->any_head && mpi->is_gone[f->x->peer])
+        if (f->kind == COLL__MPI_SENDS_PART && f->x && !f->x->any_head && mpi->has_left[f->x->peer])
             coll__set_failure(&mpi->suspicion, COLL_ERR_PEER, f->x->peer,
                               "rank %d has left the communicator without what rank %d "
                               "sends it", f->x->peer, mpi->rank);
@@ -178,7 +178,7 @@ static void coll__mpi_ask(coll__mpi *mpi, const coll_failure *cause)
     const int64_t deadline = coll__deadline(COLL__MPI_DECISION_MS);
 
     coll__mpi_tell(mpi, COLL__MPI_REPORT, cause, 0);
-    while (mpi->failure.status == COLL_OK && !mpi->is_gone[0] && coll__now() < deadline)
+    while (mpi->failure.status == COLL_OK && !mpi->has_left[0] && coll__now() < deadline)
         if (coll__mpi_look(mpi) == 0) sched_yield();
 }
 
@@ -187,7 +187,7 @@ static void coll__mpi_go_along(coll__mpi_group *g)
 {
     const coll_task *task = g->task;
 
-    g->mpi->pledged = NULL;
+    g->mpi->committed = NULL;
     if (coll__mpi_take_back(g)) (void)coll__mpi_begin(g, task->call);
 }
 
@@ -204,8 +204,8 @@ static const coll_failure *coll__mpi_fail(void *context, const coll_failure *cau
         return &mpi->failure;
     }
     mpi->is_settled = true;
-    if (mpi->pledged) coll__mpi_go_along(mpi->pledged);
-    if (mpi->failure.status == COLL_OK && mpi->rank != 0 && !mpi->is_gone[0]) coll__mpi_ask(mpi, &own);
+    if (mpi->committed) coll__mpi_go_along(mpi->committed);
+    if (mpi->failure.status == COLL_OK && mpi->rank != 0 && !mpi->has_left[0]) coll__mpi_ask(mpi, &own);
     coll__mpi_decide(mpi, &own, false);
     if (!mpi->is_known) coll__mpi_tell(mpi, COLL__MPI_DECISION, &mpi->failure, -1);
     mpi->is_known = true;

@@ -2,14 +2,14 @@
  *
  * The blocking form costs less.  All ranks must use the same form, because MPI does not match the two.  But a rank may wait in a
  * call that another has only started.  If all members of a group share a host, each publishes its state in shared memory when it
- * begins a collective: FREE if it has only started it, PLEDGED if it waits for it; and whether it is in place.
+ * begins a collective: FREE if it has only started it, COMMITTED if it waits for it; and whether it is in place.
  *
- *     one is FREE                       the non-blocking form: a FREE rank uses it at once, PLEDGED ranks follow
- *     all are PLEDGED, to one call      the blocking form: no rank waits in it for anything but this collective
+ *     one is FREE                       the non-blocking form: a FREE rank uses it at once, COMMITTED ranks follow
+ *     all are COMMITTED, to one call      the blocking form: no rank waits in it for anything but this collective
  *
- * While a PLEDGED rank waits for the states of others, it progresses its earlier operations.  So a late, departed or failed rank
- * has the same effect as in any call.  States are used only for collectives in which every rank waits for every rank.  A rank is
- * PLEDGED to one collective at a time: if it entered one of two, others could wait in the second.
+ * While a COMMITTED rank waits for the states of others, it progresses its earlier operations.  So a late, departed or failed
+ * rank has the same effect as in any call.  States are used only for collectives in which every rank waits for every rank.  A
+ * rank is COMMITTED to one collective at a time: if it entered one of two, others could wait in the second.
  *
  * CONSISTENCY.  A member writes only its own word.  Words only advance, so all or none see a FREE, or another call.  A rank that
  * has begun its next collective has overwritten its word.  It also publishes the last collective that it ran in the blocking
@@ -139,7 +139,7 @@ static bool coll__mpi_finds(const coll_call *c)
     return !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE) && c->count * coll_type_size(c->type) >= COLL__MPI_LONG;
 }
 
-/* Publishes that this rank begins the group's next collective: PLEDGED or FREE. */
+/* Publishes that this rank begins the group's next collective: COMMITTED or FREE. */
 static void coll__mpi_form_begin(coll__mpi_group *g, const coll_task *task, bool in_place)
 {
     coll__mpi *mpi = g->mpi;
@@ -147,15 +147,15 @@ static void coll__mpi_form_begin(coll__mpi_group *g, const coll_task *task, bool
     g->in_place = false;
     g->form = mpi->mode == COLL__MPI_BLOCKING ? COLL__MPI_IS_BLOCKING : COLL__MPI_IS_NOT;
     if (!g->intents || !coll__mpi_finds(task->call)) return;
-    const bool is_pledged = task->is_blocking && !mpi->pledged;
+    const bool is_committed = task->is_blocking && !mpi->committed;
     const uint64_t print = coll__history_with(coll__get64(task->head), task->head) >> (64 - COLL__MPI_PRINT_BITS);
     const uint64_t word = g->turn << COLL__MPI_TURN_SHIFT | print << 3
-                        | (in_place ? COLL__MPI_IN_PLACE : 0) | (is_pledged ? COLL__MPI_INTENDS : COLL__MPI_FREE);
+                        | (in_place ? COLL__MPI_IN_PLACE : 0) | (is_committed ? COLL__MPI_INTENDS : COLL__MPI_FREE);
     coll__mpi_write(&g->intents[g->me].word, word);
-    if (!is_pledged) return;
+    if (!is_committed) return;
     g->form = COLL__MPI_IS_OPEN;
     g->task = task;
-    mpi->pledged = g;
+    mpi->committed = g;
 }
 
 /* Returns the form, as far as it is known. */

@@ -133,7 +133,7 @@ static void coll__mpi_group_say_gone(coll__mpi_group *g)
     parcel->note.group = g->id;
     parcel->note.counts[0] = g->turn;
     for (int i = 0; i < g->count; i++)
-        if (i != g->me && !mpi->is_gone[g->ranks[i]] && !g->left[i]) coll__mpi_note_send(mpi, parcel, g->ranks[i]);
+        if (i != g->me && !mpi->has_left[g->ranks[i]] && !g->left[i]) coll__mpi_note_send(mpi, parcel, g->ranks[i]);
     coll__mpi_parcel_done(parcel);
 }
 

@@ -298,7 +298,7 @@ static coll_status coll__mpi_offload(void *context, coll_task *task, coll_failur
     if (task->state[0] == COLL__MPI_ASKS) {
         if (coll__mpi_form_of(g) == COLL__MPI_IS_OPEN) return coll__mpi_check_members(g, failure);
         task->state[0] = COLL__MPI_BEGUN;
-        if (mpi->pledged == g) mpi->pledged = NULL;
+        if (mpi->committed == g) mpi->committed = NULL;
         g->error = coll__mpi_begin(g, task->call);
         if (g->error != MPI_SUCCESS) return coll__mpi_failed(failure, mpi, coll_kind_name(task->call->kind), g->error);
     }

@@ -148,7 +148,7 @@ static void coll__mpi_eager(coll__mpi *mpi, const coll__mpi_flight *flight, cons
 static bool coll__mpi_is_over(const coll__mpi *mpi, int peer, int channel)
 {
     const coll__mpi_stream *s = coll__mpi_stream_of(mpi, peer, channel);
-    return mpi->is_gone[peer] && s->received >= s->said;
+    return mpi->has_left[peer] && s->received >= s->said;
 }
 
 /* Receives the eager messages of ranks that have left, even without a receive here: MPI would report them as errors.  Returns the
@@ -159,7 +159,7 @@ static int coll__mpi_drain(coll__mpi *mpi)
 
     for (int i = 0; i < mpi->size * COLL_CHANNEL_COUNT; i++) {
         const int peer = i / COLL_CHANNEL_COUNT, channel = i % COLL_CHANNEL_COUNT;
-        if (!mpi->is_gone[peer] || coll__mpi_is_over(mpi, peer, channel)) continue;
+        if (!mpi->has_left[peer] || coll__mpi_is_over(mpi, peer, channel)) continue;
         coll__mpi_expect(mpi, peer, channel);
         left++;
     }

@@ -18,7 +18,7 @@
  *     8  not alltoallw (Open MPI's MPI_Ialltoallw crashes) nor neighbor kinds; nor v forms if MPI's counts are int (before
  *        MPI 4), because not all ranks know whether they fit
  *
- * Only what all ranks know of a call decides, so that all decide alike.  They do not know whether it is in place, or whether a
+ * Only what all ranks know of a call decides, so that all decide the same.  They do not know whether it is in place, or whether a
  * rank waits: coll_mpi_forms.h. */
 #ifndef COLL_MPI_SELECTION_H
 #define COLL_MPI_SELECTION_H

@@ -97,7 +97,7 @@ typedef struct coll__mpi {
     int         mode;                             /* a coll__mpi_mode: COLL_MPI                               */
     int        *homes;                            /* the first rank of each rank's host; behind them, their sites */
     coll__mpi_stream *streams;
-    unsigned char *is_gone;                       /* ranks that have left                                     */
+    unsigned char *has_left;                      /* ranks that have left                                     */
     int         gone_count;
     MPI_Request *requests;
     coll__mpi_flight *flights;
@@ -112,7 +112,7 @@ typedef struct coll__mpi {
     int64_t     gone_at;                          /* when a rank last left                                    */
     coll_failure suspicion, failure;
     coll__mpi_group all, *groups, *orphans;       /* orphans: left, with incomplete MPI operations            */
-    coll__mpi_group *pledged;                     /* this rank waits in its collective, which has not begun: coll_mpi_forms.h */
+    coll__mpi_group *committed;                   /* this rank waits in its collective, which has not begun: coll_mpi_forms.h */
     int         quiet;                            /* tests since something moved                              */
     int         is_woken;                         /* atomic                                                   */
     uint64_t    bytes_sent, bytes_received;

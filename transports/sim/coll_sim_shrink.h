@@ -68,7 +68,7 @@ static bool coll__sim_rebirth(coll__sim *w, coll__sim_migration **who, int lengt
     *w->hint = '\0';
     w->left_count = w->unseen = 0;
     w->has_parted = false;
-    w->patience = w->idle = 0;
+    w->turns = w->idle = 0;
     w->now = coll__later(w->now, when);
     coll__sim_strikes_due(w);
     return true;

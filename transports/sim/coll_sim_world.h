@@ -31,7 +31,7 @@ typedef struct coll__parcel {
     unsigned char *kept;                          /* the bytes; NULL: at xfer, or placed already              */
     size_t         length, pieces, pieces_done;   /* pieces 0: it arrives as a whole                          */
     double         begin, end, delay;             /* first byte, last byte; added by a fault                  */
-    double         last;                          /* earliest arrival of its last byte; 0: its sender is not slower */
+    double         last;                          /* when its last byte arrives at the earliest; 0: its sender is not slower */
     bool           is_placed;                     /* the bytes are already in the receiver's buffer           */
     bool           is_arrived, is_lost;
     bool           is_cancelled;                  /* its pending event frees it                               */
@@ -119,7 +119,7 @@ typedef struct coll__sim {
     bool            has_parted;                   /* a rank has freed its last communicator: which, and its calls */
     int             parted;
     unsigned char   made[COLL_HEAD_LENGTH];
-    uint64_t        patience, idle;
+    uint64_t        turns, idle;
     bool            is_asking;                    /* no event is left: waiting ranks check for freed communicators */
     coll__sim_event *events;                      /* a heap                                                   */
     size_t          event_count, event_room;

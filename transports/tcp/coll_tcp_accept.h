@@ -473,7 +473,7 @@ static void coll__shortage_serve(coll__tcp *tcp)
 
     if (!tcp->is_bootstrapping && tcp->short_of && is_short
         && (!tcp->short_told_at || now > tcp->short_told_at + COLL__SHORT_TELL_MS * (int64_t)COLL__MS)) {
-        coll__say(&tcp->log, COLL_LOG_WARN, "rank %d cannot let anybody in who connects to it: %s", tcp->rank,
+        coll__say(&tcp->log, COLL_LOG_WARN, "rank %d cannot accept connections: %s", tcp->rank,
                   coll__shortage_text(tcp->short_of, why, sizeof why));
         tcp->short_told_at = now;
     }

@@ -191,7 +191,7 @@ static coll_status coll__settle_left_out(const coll_config *of)
     if (c->share_memory > 0 && !COLL__HAS_SHM)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "share_memory is on, but this program was compiled with COLL_NO_SHM");
     if (c->shm_collectives > 0 && !COLL__HAS_DOMAIN)
-        return coll__start_failed(COLL_ERR_UNSUPPORTED, "hub is on, but this program was compiled with %s",
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "shm_collectives is on, but this program was compiled with %s",
                                   COLL__HYBRID_WITHOUT);
     if (c->lanes > 1 && !COLL__IS_WHOLE)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "lanes is %d, but this program was compiled with " COLL__PROFILE,

@@ -405,7 +405,7 @@ static coll_status coll__io_open(coll__io *io, const coll_allocator *memory, con
     if (io->is_uring) return COLL_OK;
     const char *const hint = coll__uring_hint(io->refusal);
     if (!strcmp(mode, "uring"))
-        return coll__start_failed(COLL_ERR_UNSUPPORTED, "io_uring was asked for but cannot be had: %s", hint);
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "io_uring was requested but is not available: %s", hint);
     coll__say(log, COLL_LOG_INFO, "no io_uring: %s; using poll", hint);
     return COLL_OK;
 }

@@ -97,7 +97,7 @@ static inline uint64_t coll__tag(coll__event event, int index) { return (uint64_
 static inline coll__stream *coll__stream_to(const coll__tcp *tcp, int peer, int channel)
 {
     COLL__ASSERT(peer >= 0 && peer < tcp->size && channel >= 0 && channel < COLL_CHANNEL_COUNT,
-                 "rank %d asks for channel %d to rank %d of %d", tcp->rank, channel, peer, tcp->size);
+                 "rank %d requests channel %d to rank %d of %d", tcp->rank, channel, peer, tcp->size);
     return &tcp->streams[peer * COLL_CHANNEL_COUNT + channel];
 }
 

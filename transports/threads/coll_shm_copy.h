@@ -2,8 +2,8 @@
  * and what all kinds share.
  *
  * There are two families of kinds.  If elements move, each move has two ends: a place in the sender's memory and one in the
- * receiver's, described alike (coll__end).  If elements are combined, each rank combines a share of them for all ranks.  Then
- * every input line is read once and every output line written once, which is the minimum (coll_shm_reduce.h). */
+ * receiver's, described in the same way (coll__end).  If elements are combined, each rank combines a share of them for all
+ * ranks.  Then every input line is read once and every output line written once, which is the minimum (coll_shm_reduce.h). */
 #ifndef COLL_SHM_COPY_H
 #define COLL_SHM_COPY_H
 

@@ -34,7 +34,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__rank_slot {
     uint32_t pid;                                 /* several processes: that of this rank                     */
     int      process;                             /* lowest rank of the same address space                    */
     coll__region regions[COLL__REGIONS];          /* several processes                                        */
-    coll__doorbell doorbell;                      /* if has_bells; its descriptors belong to this rank's process */
+    coll__doorbell doorbell;                      /* if there are any; its descriptors belong to this rank's process */
     uint64_t doorbell_id;                         /* several processes: identity of the pipe                  */
     __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
     uint32_t arrived;                             /* number of these messages                                 */
@@ -64,7 +64,7 @@ typedef struct coll__domain {
     uint32_t left_count;
     __attribute__((aligned(COLL__LINE))) uint32_t doorbell;
     uint32_t sleepers, is_failing, has_failed;    /* failing: `failure` is being written; failed: it is written */
-    pthread_mutex_t lock;                         /* guards holders, groups, exoduses                            */
+    pthread_mutex_t lock;                         /* guards holders, groups, migrations                          */
     int             locked_by;                    /* rank that holds it, plus 1; 0: none, or unknown          */
     coll_failure    failure;
     int64_t         all, groups;                  /* offsets: group of all ranks; others, oldest first; 0: none */
@@ -142,7 +142,7 @@ typedef struct coll__thread {
     coll__sends *sends, *outgoing;                /* own pending sends, by peer and channel; lists that are not empty */
     coll__fifo *recvs;                            /* own receives, by peer and channel                        */
     int        waiting_recvs;
-    unsigned char *is_gone;                       /* ranks that had left at the last progress                 */
+    unsigned char *has_left;                      /* ranks that had left at the last progress                 */
     uint32_t   gone_count;
     coll_failure suspicion;                       /* failure that this rank has found; progress publishes it  */
     coll__member all;                             /* in the group of all ranks                                */

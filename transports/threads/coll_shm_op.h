@@ -151,8 +151,8 @@ static inline coll_status coll__check_all(coll__member *m, uint64_t op_number, c
 }
 
 /* The operation that all ranks must have published before this rank publishes its next one.  A rank that publishes operation n
- * has completed those up to n - abreast.  There are 2 * abreast slots, so the next slot is free then.  The same holds for bounce
- * buffers with COLL__BOUNCES_OVERLAP. */
+ * has completed those up to n - overlapping.  There are 2 * overlapping slots, so the next slot is free then.  The same holds for
+ * bounce buffers with COLL__BOUNCES_OVERLAP. */
 static inline uint64_t coll__shm_op_before(const coll__member *m, bool has_bounce)
 {
     const uint64_t op_number = m->op_number + 1, overlap = has_bounce ? COLL__BOUNCES_OVERLAP : m->overlap;

@@ -29,7 +29,7 @@ static inline coll__trial *coll__stores_of(const coll__shm_op *t, size_t *length
     const coll__kind_shape *shape = coll__shape_in(t);
     const bool reduces = shape->traits & COLL__REDUCES;
 
-    if (shape->send.who != COLL__WHO_NOBODY && c->send == c->recv) return NULL;
+    if (shape->send.who != COLL__WHO_NONE && c->send == c->recv) return NULL;
     *length = coll__extent(t, reduces ? &shape->recv : &shape->send, c->send_counts)
             + coll__extent(t, &shape->recv, c->recv_counts);
     if (*length >> COLL__STORES_LEAST_BITS == 0 || (coll__is_apart(t->m) && coll__pulls(t->form))) return NULL;

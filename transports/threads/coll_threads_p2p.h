@@ -158,12 +158,12 @@ static void coll__withdraw_sends(coll__thread *me)
 static void coll__check_left(coll__thread *me)
 {
     for (const coll__sends *s = me->outgoing; s; s = s->next)
-        if (s->first->channel == COLL_CHANNEL_CALLS && me->is_gone[s->first->peer - me->domain->first]
+        if (s->first->channel == COLL_CHANNEL_CALLS && me->has_left[s->first->peer - me->domain->first]
             && !__atomic_load_n(&s->last->moved, __ATOMIC_ACQUIRE))
             coll__failed_left(&me->suspicion, s->first->peer, me->rank);
     for (int i = 0; i < me->domain->size; i++) {
         const int peer = me->domain->first + i;
-        if (coll__recvs_from(me, peer, COLL_CHANNEL_CALLS)->first && me->is_gone[i])
+        if (coll__recvs_from(me, peer, COLL_CHANNEL_CALLS)->first && me->has_left[i])
             coll__failed_left(&me->suspicion, peer, me->rank);
     }
 }
@@ -229,7 +229,7 @@ static inline bool coll__inboxes_open(const coll__domain *domain) { return (void
 static bool coll__threads_has_left(const void *context, int peer)
 {
     const coll__thread *me = (const coll__thread *)context;
-    return peer < 0 ? me->gone_count > 0 : me->is_gone[peer - me->domain->first];
+    return peer < 0 ? me->gone_count > 0 : me->has_left[peer - me->domain->first];
 }
 
 static void coll__see_who_left(coll__thread *me)
@@ -239,7 +239,7 @@ static void coll__see_who_left(coll__thread *me)
     if (count == me->gone_count) return;
     me->gone_count = count;
     for (int i = 0; i < me->domain->size; i++)
-        me->is_gone[i] = __atomic_load_n(&coll__domain_rank_slots(me->domain)[i].has_left, __ATOMIC_ACQUIRE) != 0;
+        me->has_left[i] = __atomic_load_n(&coll__domain_rank_slots(me->domain)[i].has_left, __ATOMIC_ACQUIRE) != 0;
 }
 
 #endif /* COLL_THREADS_P2P_H */

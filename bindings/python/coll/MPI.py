@@ -150,7 +150,7 @@ def _buffers(name: str, waits: bool) -> Callable[..., Any]:
     reduces, rooted = 'reduces' in kind.traits, 'rooted' in kind.traits
 
     def call(self: 'Comm', *arguments: Any, **named: Any) -> Any:
-        names = (['buf'] if kind.send.who == 'nobody' else ['sendbuf', 'recvbuf']) if name != 'barrier' else []
+        names = (['buf'] if kind.send.who == 'none' else ['sendbuf', 'recvbuf']) if name != 'barrier' else []
         names += ['recvcounts'] * (name == 'reduce_scatterv') + ['op'] * reduces + ['root'] * rooted
         if len(arguments) > len(names):
             raise TypeError(f'too many arguments: there are {", ".join(names)}')
@@ -193,7 +193,7 @@ class Comm:
 
     def _collective(self, name: str, send: Any, recv: Any, op: Any, root: int, counts: Any, waits: bool) -> Any:
         comm, kind = self.coll, _abi.KINDS[name]
-        place = send is IN_PLACE or recv is IN_PLACE or kind.send.who == 'nobody'
+        place = send is IN_PLACE or recv is IN_PLACE or kind.send.who == 'none'
         if not comm._has(kind.send, root):
             send = None
         if not comm._has(kind.recv, root):

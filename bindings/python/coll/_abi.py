@@ -447,8 +447,8 @@ PROTOTYPES: Dict[str, Tuple[Any, list]] = {
 }
 
 KINDS: Dict[str, Kind] = {
-    'barrier': Kind(1, Side('nobody', 'one', 'count'), Side('nobody', 'one', 'count'), 'never', ()),
-    'broadcast': Kind(2, Side('nobody', 'one', 'count'), Side('all', 'one', 'count'), 'same', ('rooted',)),
+    'barrier': Kind(1, Side('none', 'one', 'count'), Side('none', 'one', 'count'), 'never', ()),
+    'broadcast': Kind(2, Side('none', 'one', 'count'), Side('all', 'one', 'count'), 'same', ('rooted',)),
     'reduce': Kind(3, Side('all', 'one', 'count'), Side('root', 'one', 'count'), 'same', ('reduces', 'rooted')),
     'allreduce': Kind(4, Side('all', 'one', 'count'), Side('all', 'one', 'count'), 'same', ('reduces',)),
     'reduce_scatter': Kind(5, Side('all', 'ranks', 'count'), Side('all', 'one', 'count'), 'start', ('reduces',)),
@@ -474,9 +474,9 @@ KINDS: Dict[str, Kind] = {
         'pairwise')),
     'neighbor_alltoallw': Kind(22, Side('all', 'destinations', 'typed'), Side('all', 'sources', 'typed'), 'never',
         ('neighbors', 'pairwise')),
-    'allreduce_list': Kind(23, Side('nobody', 'one', 'count'), Side('nobody', 'one', 'count'), 'never', ('reduces',)),
-    'send': Kind(24, Side('all', 'one', 'count'), Side('nobody', 'one', 'count'), 'never', ('message',)),
-    'recv': Kind(25, Side('nobody', 'one', 'count'), Side('all', 'one', 'count'), 'never', ('message',)),
+    'allreduce_list': Kind(23, Side('none', 'one', 'count'), Side('none', 'one', 'count'), 'never', ('reduces',)),
+    'send': Kind(24, Side('all', 'one', 'count'), Side('none', 'one', 'count'), 'never', ('message',)),
+    'recv': Kind(25, Side('none', 'one', 'count'), Side('all', 'one', 'count'), 'never', ('message',)),
     'sendrecv': Kind(26, Side('all', 'one', 'count'), Side('all', 'one', 'recv_count'), 'never', ('message',)),
 }
 

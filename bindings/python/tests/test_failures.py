@@ -258,7 +258,7 @@ else:
                                  'for b in [__import__("array").array("q", [0])]]')
         self.assertEqual((done.returncode, done.stderr), (0, ''))
 
-    def test_nobody_comes(self):
+    def test_no_rank_comes(self):
         with self.assertRaisesRegex(coll.TimeoutError, 'rank 1|ranks? .*1'):
             coll.init(rank=0, size=2, address=f'file:{self.folder}/address', start_timeout_ms=300, log=lambda *_: None)
 
@@ -330,7 +330,7 @@ else:
         self.assertEqual(after[1], before[1])
         self.assertLess(after[2] - before[2], 100)
 
-    def test_not_freed_is_told(self):
+    def test_not_freed_is_reported(self):
         with self.assertWarns(ResourceWarning):
             coll.init_threads(1)
             gc.collect()

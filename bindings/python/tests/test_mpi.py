@@ -78,13 +78,13 @@ def buffers(comm):
     status = MPI.Status()
     mpi.Sendrecv(np.array([rank]), (rank + 1) % size, 3, got := np.empty(2, int), (rank - 1) % size, 3, status)
     assert (got[0], status.Get_count(), status.Get_tag()) == ((rank - 1) % size, 1, 3)
-    nobody(mpi)
+    no_rank(mpi)
     half = mpi.Split(rank % 2, -rank)
     assert half.Get_rank() == len(range(rank % 2, size, 2)) - 1 - rank // 2
     half.Free()
 
 
-def nobody(mpi):
+def no_rank(mpi):
     """MPI.PROC_NULL: nothing is sent, nothing is received, and the buffer stays."""
     box, status = np.array([7]), MPI.Status()
     mpi.Send(box, MPI.PROC_NULL, 3)

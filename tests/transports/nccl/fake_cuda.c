@@ -91,7 +91,7 @@ typedef struct item { fake_work work; uint64_t number; struct item *next; } item
 
 typedef struct CUstream_st {
     int      device;
-    bool     is_gone;
+    bool     has_left;
     uint64_t enqueued, done, random;
     item    *head, **tail;
     capture *capture;
@@ -101,7 +101,7 @@ typedef struct CUstream_st {
 
 typedef struct CUevent_st {
     int      device;
-    bool     is_gone;
+    bool     has_left;
     uint64_t recorded, reached;
     capture *capture;
     struct CUevent_st *next;
@@ -424,7 +424,7 @@ static void *stream_main(void *arg)
 
     for (;;) {
         take();
-        while (!s->head && !s->is_gone) pthread_cond_wait(&s->changed, &lock);
+        while (!s->head && !s->has_left) pthread_cond_wait(&s->changed, &lock);
         item *i = s->head;
         if (i && !(s->head = i->next)) s->tail = &s->head;
         release();
@@ -466,7 +466,7 @@ static stream *stream_of(stream *given, int device)
     if (!given && !cuda.defaults[device]) cuda.defaults[device] = stream_make(device);
     if (!given) return cuda.defaults[device];
     for (stream *s = cuda.streams; s; s = s->next) {
-        if (s == given && s->is_gone) fake_fail("a stream is used that has been destroyed");
+        if (s == given && s->has_left) fake_fail("a stream is used that has been destroyed");
         if (s == given) return s;
     }
     return NULL;
@@ -528,7 +528,7 @@ result cuStreamDestroy_v2(stream *given)
     if (!given) return INVALID_HANDLE;
     take();
     stream *s = stream_of(given, -1);
-    if (s) s->is_gone = true;
+    if (s) s->has_left = true;
     if (s) pthread_cond_broadcast(&s->changed);
     release();
     return s ? OK : INVALID_HANDLE;
@@ -627,7 +627,7 @@ result cuMemcpyDtoH_v2(void *to, coll__cuda_address from, size_t length)
 static event *event_of(event *given)
 {
     for (event *e = cuda.events; e; e = e->next) {
-        if (e == given && e->is_gone) fake_fail("an event is used that has been destroyed");
+        if (e == given && e->has_left) fake_fail("an event is used that has been destroyed");
         if (e == given) return e;
     }
     return NULL;
@@ -652,7 +652,7 @@ result cuEventDestroy_v2(event *given)
     NEED_CONTEXT();
     take();
     event *e = event_of(given);
-    if (e) e->is_gone = true;
+    if (e) e->has_left = true;
     release();
     return e ? OK : INVALID_HANDLE;
 }

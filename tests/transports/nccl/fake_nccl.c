@@ -137,10 +137,10 @@ static struct ncclComm *known(struct ncclComm *given)
 /* Yield, so that a forbidden concurrent call can happen. */
 static void enter_device(int device)
 {
-    pthread_t *nobody = NULL;
+    pthread_t *none = NULL;
 
     self = pthread_self();
-    if (!atomic_compare_exchange_strong(&insiders[device], &nobody, &self) && nobody != &self)
+    if (!atomic_compare_exchange_strong(&insiders[device], &none, &self) && none != &self)
         fake_fail("two threads are in calls of NCCL for device %d at the same time", device);
     sched_yield();
 }
@@ -550,7 +550,7 @@ static result finalise(struct ncclComm *c)
         const unsigned turn = w->turn;
         is_all = true;
         world_lock(w);
-        for (int i = 0; i < w->size; i++) is_all = is_all && (w->group_slots[i].is_done || w->group_slots[i].is_gone);
+        for (int i = 0; i < w->size; i++) is_all = is_all && (w->group_slots[i].is_done || w->group_slots[i].has_left);
         world_unlock(w);
         if (!is_all) world_wait(w, turn, 20);
         if (!is_all) look_at_clock(c, since, "CommFinalize, for ranks that do not");
@@ -591,7 +591,7 @@ result ncclCommInitRankConfig(struct ncclComm **out, int size, coll__nccl_id id,
 
     memcpy(&a, id.internal, sizeof a);
     if (memcmp(a.magic, magic, sizeof magic)) return INVALID_ARGUMENT;
-    if (size < 1 || size > SEATS_MOST || rank < 0 || rank >= size) return INVALID_ARGUMENT;
+    if (size < 1 || size > SLOTS_MOST || rank < 0 || rank >= size) return INVALID_ARGUMENT;
     if (config && (config->magic != (unsigned)COLL__NCCL_MAGIC || config->size < sizeof *config)) return INVALID_ARGUMENT;
     if (config && config->blocking != INT_MIN && config->blocking != 0 && config->blocking != 1) return INVALID_ARGUMENT;
     if (group.depth) fake_fail("a communicator is made in a group, which is more than this fake does");
@@ -678,7 +678,7 @@ result ncclCommAbort(struct ncclComm *given)
     pthread_mutex_unlock(&c->lock);
     if (c->world) {
         world_lock(c->world);
-        c->world->group_slots[c->rank].is_gone = true;
+        c->world->group_slots[c->rank].has_left = true;
         world_unlock(c->world);
         world_changed(c->world);
     }

@@ -24,7 +24,7 @@
 #include "fake.h"
 #include "fake_numbers.h"
 
-enum { SEATS_MOST = 64, POSTS_MOST = 512 };
+enum { SLOTS_MOST = 64, POSTS_MOST = 512 };
 
 typedef enum call { ALL_REDUCE, REDUCE, REDUCE_SCATTER, BROADCAST, ALL_GATHER, SEND, RECV } call;
 
@@ -41,9 +41,9 @@ typedef struct post {
 } post;
 
 typedef struct group_slot {
-    bool     is_taken, is_done, is_gone;          /* done: has finalised; gone: has aborted                   */
+    bool     is_taken, is_done, has_left;         /* done: has finalised; gone: has aborted                   */
     int      pid, device, arena_fd;
-    uint64_t collectives, sent[SEATS_MOST], received[SEATS_MOST];
+    uint64_t collectives, sent[SLOTS_MOST], received[SLOTS_MOST];
     int      posts;
     bool     is_grouped;
     post     post[POSTS_MOST];
@@ -52,7 +52,7 @@ typedef struct group_slot {
 typedef struct world {
     _Atomic unsigned lock, turn;                  /* lock: 0, or the process that has it                      */
     int      size, taken;
-    group_slot     group_slots[SEATS_MOST];
+    group_slot     group_slots[SLOTS_MOST];
 } world;
 
 /* Another process's device memory, mapped. */
@@ -122,7 +122,7 @@ static void world_wait(world *w, unsigned turn, long ms)
 static void world_changed(world *w)
 {
     w->turn++;
-    syscall(SYS_futex, &w->turn, FUTEX_WAKE, SEATS_MOST * 2, NULL, NULL, 0);
+    syscall(SYS_futex, &w->turn, FUTEX_WAKE, SLOTS_MOST * 2, NULL, NULL, 0);
 }
 
 /* If a process died with the lock, take the lock over. */
@@ -180,7 +180,7 @@ static unsigned char *result_of(world *w, post *const *posts, int r, size_t each
     const post *mine = posts[r];
     const size_t length = mine->count * each;
     unsigned char *out = malloc(parts * length + 1);
-    const unsigned char *in[SEATS_MOST];
+    const unsigned char *in[SLOTS_MOST];
 
     if (!out) fake_fail("no memory for the fake itself");
     for (int q = 0; q < w->size; q++) in[q] = arena_at(&w->group_slots[q], posts[q]->send);
@@ -201,7 +201,7 @@ static unsigned char *result_of(world *w, post *const *posts, int r, size_t each
 static void carry_out(world *w, post *const *posts)
 {
     const size_t each = fake_type_size(posts[0]->type);
-    unsigned char *out[SEATS_MOST] = { NULL };
+    unsigned char *out[SLOTS_MOST] = { NULL };
     size_t parts;
 
     for (int r = 0; r < w->size; r++) {
@@ -229,7 +229,7 @@ static void must_agree(const post *a, int rank_a, const post *b, int rank_b)
 /* All collectives that all ranks have posted. */
 static bool do_collectives(world *w)
 {
-    post *posts[SEATS_MOST];
+    post *posts[SLOTS_MOST];
     bool is_any = false;
 
     for (;; is_any = true) {
@@ -345,8 +345,9 @@ static void world_tell(const world *w, char *text, size_t room)
         const post *p = NULL;
         for (int i = 0; i < s->posts && !p; i++)
             if (!s->post[i].is_done) p = &s->post[i];
-        if (s->is_gone || !p)
-            at += (size_t)snprintf(text + at, room - at, "; rank %d has %s", r, s->is_gone ? "aborted" : "nothing on its stream");
+        if (s->has_left || !p)
+            at += (size_t)snprintf(text + at, room - at, "; rank %d has %s", r,
+                                   s->has_left ? "aborted" : "nothing on its stream");
         else at += (size_t)snprintf(text + at, room - at, "; rank %d is in %s (%s %d, number %llu)", r, call_names[p->call],
                                     is_message(p->call) ? "peer" : "root", p->root, (unsigned long long)p->number);
     }

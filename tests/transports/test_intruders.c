@@ -1,11 +1,11 @@
-/* test_strangers.c - floods of connections that send nothing, at the port of a rank that computes outside the library.  The ranks
+/* test_intruders.c - floods of connections that send nothing, at the port of a rank that computes outside the library.  The ranks
  * that dial it meanwhile must connect: it is alive, and its heartbeat proves it.
  *
- *     test_strangers [PART,...]         PART: idle, endless, meeting
+ *     test_intruders [PART,...]         PART: idle, endless, handshake
  *
  *     idle        the flood fills the queue of the listener, stays, and sends nothing
  *     endless     connections are opened and closed all the time
- *     meeting     such a flood at rank 0, before the others connect
+ *     handshake     such a flood at rank 0, before the others connect
  */
 #define COLL__ONE_TIER 1
 #include "../support/inside.h"
@@ -38,7 +38,7 @@ enum { MANNERS = sizeof manners / sizeof *manners };
 
 typedef struct flood { pid_t pid; int ready[2]; } flood;
 
-static int flood_knock(const struct sockaddr_in *to)
+static int flood_dial(const struct sockaddr_in *to)
 {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
@@ -52,7 +52,7 @@ static void flood_idles(const struct sockaddr_in *to, int ready)
     static struct pollfd fds[FLOOD];
     int left = FLOOD;
 
-    for (int i = 0; i < FLOOD; i++) fds[i] = (struct pollfd){ .fd = flood_knock(to), .events = POLLOUT };
+    for (int i = 0; i < FLOOD; i++) fds[i] = (struct pollfd){ .fd = flood_dial(to), .events = POLLOUT };
     const int64_t until = now_ms() + 1000;        /* the last ones fail: the queue holds 4,097                */
     while (left > 0 && now_ms() < until) {
         (void)poll(fds, FLOOD, 50);
@@ -70,7 +70,7 @@ static void flood_goes_on(const struct sockaddr_in *to, int ready)
     for (int i = 0; i < HELD; i++) fds[i] = -1;
     for (int n = 0;; n++) {
         if (fds[n % HELD] >= 0) close(fds[n % HELD]);
-        fds[n % HELD] = flood_knock(to);
+        fds[n % HELD] = flood_dial(to);
         if (n == HELD) (void)!write(ready, "x", 1);
     }
 }
@@ -183,7 +183,7 @@ static void joiner_settle(joiner *g, const scene *s, int rank, int size, const c
     g->config.tcp.key = s->manner.key;
     g->config.tcp.security = s->manner.security;
     g->config.tcp.io = s->manner.io;
-    g->config.liveness_timeout_ms = (int)support_patience(LIVENESS_MS);
+    g->config.liveness_timeout_ms = (int)support_scaled(LIVENESS_MS);
     g->config.tcp.share_memory = COLL_OFF;
     g->config.log = journal_line;
     g->config.log_context = j;
@@ -213,7 +213,7 @@ static void computing_case(const void *arg)
     for (int i = 0; i < RANKS; i++) expect_success(&joiners[i]);
     for (int i = 0; i < RANKS; i++) if (joiners[i].body_ms > took) took = joiners[i].body_ms;
     printf("%s: %d ms in all, %.2f of a processor, %d files\n", case_name, (int)took, s.share, s.files_most);
-    CHECK(took < support_patience(COMPUTES_MS + BOUND_MS), "%s: it took %d ms", case_name, (int)took);
+    CHECK(took < support_scaled(COMPUTES_MS + BOUND_MS), "%s: it took %d ms", case_name, (int)took);
     CHECK(s.files_most < FILES_MOST, "%s: up to %d files were open", case_name, s.files_most);
     if (s.flood == flood_idles) CHECK(s.share < 0.4, "%s: %.2f of a processor while all are still", case_name, s.share);
     flood_end(&f);
@@ -231,9 +231,9 @@ static void run_computing(void (*body)(const struct sockaddr_in *to, int ready),
     }
 }
 
-/* ---- >>meeting: a flood at the start ---- */
+/* ---- >>handshake: a flood at the start ---- */
 
-static void meeting_case(const void *arg)
+static void handshake_case(const void *arg)
 {
     const scene *s = arg;
     journal said = JOURNAL;
@@ -256,14 +256,14 @@ static void meeting_case(const void *arg)
     close(port);
 }
 
-static void run_meeting(void)
+static void run_handshake(void)
 {
     for (size_t i = 0; i < MANNERS; i++) {
         const scene s = { .manner = manners[i], .flood = flood_goes_on };
         char name[100];
         snprintf(name, sizeof name, "a flood at rank 0, security %s, %s", manners[i].security ? manners[i].security : "none",
                  manners[i].io);
-        run_case_within(CASE_SECONDS, meeting_case, &s, name);
+        run_case_within(CASE_SECONDS, handshake_case, &s, name);
     }
 }
 
@@ -274,9 +274,9 @@ int main(int argc, char **argv)
     const char *parts = argc > 1 ? argv[1] : NULL;
 
     cases_begin_without_key();
-    world = "strangers";
+    world = "intruders";
     if (support_listed(parts, "idle")) run_computing(flood_idles, "an idle");
     if (support_listed(parts, "endless")) run_computing(flood_goes_on, "an endless");
-    if (support_listed(parts, "meeting")) run_meeting();
+    if (support_listed(parts, "handshake")) run_handshake();
     return CHECK_DONE();
 }

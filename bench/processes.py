@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Processes of one host compared with threads: the same collective on as many ranks, in turns.
 
-    hub.py --build build/release [--ranks 2,4] [--rounds 5] [--collectives allreduce,broadcast] [--most 16M] [--busy N] [--fresh]
+    processes.py --build build/release [--ranks 2,4] [--rounds 5] [--collectives LIST] [--most 16M] [--busy N] [--fresh]
 
 Each round runs coll_perf four times: on threads; on processes with plain memory; on processes with buffers of coll_alloc; and on
 processes that share nothing, over TCP.  What is printed is the median of each over the rounds, in us, out of place where there
