@@ -205,10 +205,12 @@ static double wait_for_the_late(coll_comm *comm, int how)
     return used;
 }
 
-/* A tenth of a processor for each rank that waits, unless coll_wait itself takes more there. */
+/* A quarter of a processor for each rank that waits, unless coll_wait itself takes more there.  A wait that spins takes a whole
+ * one; what sleeping and looking costs depends on how cold the caches are, so on what else runs. */
 static void sleep_play(coll_comm *comm, int ranks_here)
 {
-    const double plain = wait_for_the_late(comm, 0), most = 0.1 * ranks_here > plain * 1.2 ? 0.1 * ranks_here : plain * 1.2;
+    const double plain = wait_for_the_late(comm, 0), least = 0.25 * ranks_here;
+    const double most = least > plain * 1.2 ? least : plain * 1.2;
 
     for (int how = 1; how <= 2; how++) {
         const double used = wait_for_the_late(comm, how);
