@@ -368,7 +368,7 @@ def test_refused():
     told(lambda: coll_torch._of(None).alltoall([torch.ones(1)] * size(), [torch.ones(1, dtype=torch.int)] * size()), "one type")
     told(lambda: dist.all_gather([torch.ones(1)] * (size() + 1), torch.ones(1)), "a tensor for each")
     told(lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND), "band")
-    told(lambda: coll_torch._c.allreduce_wire(coll_torch._of(None), torch.ones(2), "f7"), 'no wire type "f7"')
+    told(lambda: coll_torch._of(None).allreduce_wire(torch.ones(2), "f7"), 'no wire type "f7"')
     x = torch.ones(1)
     dist.all_reduce(x)
     same(x, torch.full((1,), float(size())))
@@ -546,7 +546,7 @@ def test_ddp_over_a_wire():
         assert abs(loss - best) < 0.1 * abs(best) + 0.02, (settings, loss, best)
         assert not torch.equal(weights(model), weights(plain)), settings
     x = torch.full((64,), 1 + 2.0 ** -9)          # what bf16 rounds to 1
-    coll_torch._c.allreduce_wire(coll_torch._of(None), x, "bf16").wait()
+    coll_torch._of(None).allreduce_wire(x, "bf16").wait()
     same(x, torch.full((64,), float(size())))
 
 
