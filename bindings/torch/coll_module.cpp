@@ -108,6 +108,7 @@ PYBIND11_MODULE(_c, module)
              "host"_a = "*", free)
         .def("allreduce_wire", &allreduce_wire, "tensor"_a, "wire"_a, "average"_a = false, "residual"_a = py::none(),
              "flags"_a = 0, "seed"_a = 0)
+        .def("get_error", &Lent::getError, free)
         .def_property_readonly("options", &Lent::getBackendOptions)
         .def("_end", &Lent::end_on_purpose, "why"_a, free)
         .def("_close", &Lent::close, free);
