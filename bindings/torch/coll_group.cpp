@@ -295,6 +295,14 @@ void Hooks::set(std::function<void(std::shared_ptr<c10d::WorkInfo>)> hook)
     function = std::move(hook);
 }
 
+void Hooks::forget()
+{
+    std::function<void(std::shared_ptr<c10d::WorkInfo>)> hook;
+    const std::lock_guard<std::mutex> lock(mutex);
+
+    if (!is_serving) function.swap(hook);         /* freed without the lock */
+}
+
 void Hooks::begun()
 {
     const std::lock_guard<std::mutex> lock(mutex);

@@ -46,6 +46,7 @@ public:
     void begun();
     void wait();                                  /* until no operation runs, and the hook has returned */
     void set(std::function<void(std::shared_ptr<c10d::WorkInfo>)> hook);
+    void forget();
 
 private:
     static void serve(const std::shared_ptr<Hooks> &hooks);
@@ -120,6 +121,7 @@ public:
     void end_on_purpose(const std::string &why);  /* coll_abort: every rank's operations end with this sentence */
     void close();                                 /* end what runs, and leave; the destructor does it too       */
     bool finish(Milliseconds limit) { return endings->finish(limit); }      /* what is chained to futures       */
+    void forget_hook() { hooks->forget(); }       /* while Python can still free it                             */
 
 protected:
     /* A group like this one, of the module's own class. */

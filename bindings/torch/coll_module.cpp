@@ -61,7 +61,7 @@ static void close_all(Milliseconds limit)
             if (auto group = one.lock()) groups.push_back(std::move(group));
     }
     for (const auto &group : groups) group->close();
-    for (const auto &group : groups) group->finish(limit);
+    for (const auto &group : groups) group->finish(limit), group->forget_hook();
 }
 
 c10::intrusive_ptr<c10d::Backend> Lent::other(const Settings &settings) const

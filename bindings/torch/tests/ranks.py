@@ -755,6 +755,7 @@ def main(tests):
 
 
 def fork(count, tests):
+    import torch._dynamo  # noqa: F401                  DistributedDataParallel imports it: once is enough
     with tempfile.TemporaryDirectory() as folder:
         children = []
         for r in range(count):
