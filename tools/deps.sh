@@ -29,7 +29,9 @@ has_picolibc() { echo | arm-none-eabi-gcc --specs=picolibc.specs -E - > /dev/nul
 has_debian_tools() { has dh dh_python3 dpkg-buildpackage fakeroot lintian git && dpkg -s build-essential > /dev/null 2>&1; }
 has_sshd() { has sshd || [ -x build/openssh/usr/sbin/sshd ]; }
 has_venv() { python3 -c 'import ensurepip, sysconfig; open(sysconfig.get_path("include") + "/Python.h")' 2> /dev/null; }
-has_torch() { build/torch-venv/bin/python3 -c "import torch.version as t; exit(t.__version__.split('+')[0] != '$torch')" 2> /dev/null; }
+has_torch() { # of that version
+    build/torch-venv/bin/python3 -c "import torch.version as t; exit(t.__version__.split('+')[0] != '$torch')" 2> /dev/null
+}
 clang_runtime() { # the package for the clang that is there, or will be
     major=$(clang --version 2> /dev/null | sed -n 's/.*clang version \([0-9]*\).*/\1/p')
     [ "$major" ] || major=$(apt-cache depends clang 2> /dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -n 1)
@@ -109,7 +111,7 @@ unpack_sshd() {
 install_torch() {
     echo "deps: installing torch==$torch in build/torch-venv"
     rm -rf build/torch-venv && python3 -m venv build/torch-venv \
-        && build/torch-venv/bin/pip --disable-pip-version-check install -q "torch==$torch" numpy expecttest \
+        && build/torch-venv/bin/pip --disable-pip-version-check install -q "torch==$torch" numpy expecttest accelerate \
         || { rm -rf build/torch-venv; echo "deps: there is no torch==$torch to install: PyTorch is not tested"; }
 }
 install_rest() { # what needs no package of the system, or packages that are there now

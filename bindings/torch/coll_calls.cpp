@@ -214,7 +214,7 @@ Begun Group::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs, 
     look_at_pairs("coll:all_gather", outputs, inputs);
     for (size_t i = 0; i < inputs.size(); i++) look_at_whole("coll:all_gather", outputs[i], inputs[i], size_);
     for (size_t i = 0; i < inputs.size(); i++) works.push_back(gather_block(outputs[i], inputs[i], options.timeout));
-    return c10::make_intrusive<Bundle>(rank_, OpType::COALESCED, std::move(works));
+    return c10::make_intrusive<Several>(rank_, OpType::COALESCED, std::move(works));
 }
 
 /* Every rank's list travels as the bytes of its tensors, which may be of any types. */
@@ -320,7 +320,7 @@ Begun Group::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs, 
     for (size_t i = 0; i < inputs.size(); i++) look_at_whole("coll:reduce_scatter", inputs[i], outputs[i], size_);
     for (size_t i = 0; i < inputs.size(); i++)
         works.push_back(reduce_block(outputs[i], inputs[i], options.reduceOp, options.timeout));
-    return c10::make_intrusive<Bundle>(rank_, OpType::COALESCED, std::move(works));
+    return c10::make_intrusive<Several>(rank_, OpType::COALESCED, std::move(works));
 }
 
 /* Rows for each rank, as elements; without a list the rows are divided evenly. */

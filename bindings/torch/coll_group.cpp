@@ -270,7 +270,7 @@ Begun Group::endCoalescing()
 
     TORCH_CHECK(coalescing == std::this_thread::get_id(), "coll: endCoalescing was called without startCoalescing");
     coalescing = std::thread::id();
-    return c10::make_intrusive<Bundle>(rank_, c10d::OpType::COALESCED, std::exchange(coalesced, {}));
+    return c10::make_intrusive<Several>(rank_, c10d::OpType::COALESCED, std::exchange(coalesced, {}));
 }
 
 void Group::setTimeout(Milliseconds limit)

@@ -7,7 +7,8 @@
 #include <pybind11/chrono.h>
 #include <torch/csrc/autograd/python_variable.h>
 
-#include <algorithm>
+#include <optional>
+#include <set>
 
 namespace py = pybind11;
 
@@ -23,56 +24,50 @@ static void look_at_version()
                                + ": install the coll-torch that fits, or compile it again");
 }
 
+/* All groups, for the end of the interpreter: the objects of Python may be gone while torch keeps a group. */
+class Lent;
+static std::mutex known_mutex;
+static std::set<Lent *> known;
+
 /* The last reference may be dropped by Python, whose lock the threads of the group may need to end. */
 class Lent : public Group {
 public:
-    using Group::Group;
+    explicit Lent(const Settings &settings) : Group(settings)
+    {
+        const std::lock_guard<std::mutex> lock(known_mutex);
+        known.insert(this);
+    }
+
     ~Lent() override
     {
-        if (!Py_IsInitialized() || !PyGILState_Check()) return; /* Group's destructor closes */
-        const py::gil_scoped_release free;
+        std::optional<py::gil_scoped_release> free;
+        if (Py_IsInitialized() && PyGILState_Check()) free.emplace();
+        {
+            const std::lock_guard<std::mutex> lock(known_mutex);
+            known.erase(this);
+        }
         close();
     }
 
 protected:
-    c10::intrusive_ptr<c10d::Backend> other(const Settings &settings) const override;
+    c10::intrusive_ptr<c10d::Backend> other(const Settings &settings) const override
+    {
+        return c10::make_intrusive<Lent>(settings);
+    }
 };
-
-/* All groups, for the end of the interpreter: the objects of Python may be gone while torch keeps a group. */
-static std::mutex known_mutex;
-static std::vector<c10::weak_intrusive_ptr<Lent>> known;
-
-static c10::intrusive_ptr<Lent> make_known(const Settings &settings)
-{
-    const auto group = c10::make_intrusive<Lent>(settings);
-    const std::lock_guard<std::mutex> lock(known_mutex);
-
-    known.erase(std::remove_if(known.begin(), known.end(), [](const auto &one) { return one.expired(); }), known.end());
-    known.emplace_back(group);
-    return group;
-}
 
 static void close_all(Milliseconds limit)
 {
-    std::vector<c10::intrusive_ptr<Lent>> groups;
-    {
-        const std::lock_guard<std::mutex> lock(known_mutex);
-        for (const auto &one : known)
-            if (auto group = one.lock()) groups.push_back(std::move(group));
-    }
-    for (const auto &group : groups) group->close();
-    for (const auto &group : groups) group->finish(limit), group->forget_hook();
-}
+    const std::lock_guard<std::mutex> lock(known_mutex);
 
-c10::intrusive_ptr<c10d::Backend> Lent::other(const Settings &settings) const
-{
-    return make_known(settings);
+    for (Lent *const group : known) group->close();
+    for (Lent *const group : known) group->finish(limit), group->forget_hook();
 }
 
 static c10::intrusive_ptr<Lent> create(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, Milliseconds timeout,
                                        const std::string &name, const std::string &host)
 {
-    return make_known(Settings{ store, rank, size, timeout, name, host });
+    return c10::make_intrusive<Lent>(Settings{ store, rank, size, timeout, name, host });
 }
 
 static coll_type wire_of(const std::string &name)

@@ -266,7 +266,8 @@ bool Work::wait(Milliseconds timeout)
 
     if (timeout <= kNoTimeout) cv_.wait(lock, is_done);
     else if (!cv_.wait_for(lock, timeout, is_done))
-        std::rethrow_exception(failure(title + " is not finished after " + std::to_string(timeout.count()) + " ms; it continues"));
+        std::rethrow_exception(
+            failure(title + " is not finished after " + std::to_string(timeout.count()) + " ms; it continues"));
     if (exception_) std::rethrow_exception(exception_);
     return true;
 }
@@ -290,8 +291,9 @@ float Work::getDuration() const
 std::shared_ptr<c10d::WorkInfo> Work::info() const
 {
     const Clock::time_point began = started == Clock::time_point() ? finished : started;
+    const std::chrono::duration<float> lasted(finished - began);
 
-    return std::make_shared<c10d::WorkInfo>(retrieveOpType(), number, began, finished, std::chrono::duration<float>(finished - began));
+    return std::make_shared<c10d::WorkInfo>(retrieveOpType(), number, began, finished, lasted);
 }
 
 /* The value has the form of torch's own back ends: a list of tensors, or of lists if there are several; of getFutureResult a
@@ -333,29 +335,29 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFutureResult()
 
 /* ---- several as one ---- */
 
-Bundle::Bundle(int rank, c10d::OpType type, std::vector<c10::intrusive_ptr<coll_torch::Work>> works)
+Several::Several(int rank, c10d::OpType type, std::vector<c10::intrusive_ptr<coll_torch::Work>> works)
     : c10d::Work(rank, type), parts(std::move(works))
 {
 }
 
-bool Bundle::isCompleted()
+bool Several::isCompleted()
 {
     return std::all_of(parts.begin(), parts.end(), [](const auto &one) { return one->isCompleted(); });
 }
 
-bool Bundle::isSuccess() const
+bool Several::isSuccess() const
 {
     return std::all_of(parts.begin(), parts.end(), [](const auto &one) { return one->isSuccess(); });
 }
 
-std::exception_ptr Bundle::exception() const
+std::exception_ptr Several::exception() const
 {
     for (const auto &one : parts)
         if (const std::exception_ptr wrong = one->exception()) return wrong;
     return nullptr;
 }
 
-bool Bundle::wait(Milliseconds timeout)
+bool Several::wait(Milliseconds timeout)
 {
     const Clock::time_point deadline = Clock::now() + timeout;
 
@@ -366,7 +368,7 @@ bool Bundle::wait(Milliseconds timeout)
     return true;
 }
 
-Tensors Bundle::result()
+Tensors Several::result()
 {
     Tensors all;
 
@@ -375,7 +377,7 @@ Tensors Bundle::result()
     return all;
 }
 
-float Bundle::getDuration() const
+float Several::getDuration() const
 {
     float longest = 0;
 
@@ -383,10 +385,10 @@ float Bundle::getDuration() const
     return longest;
 }
 
-c10::intrusive_ptr<c10::ivalue::Future> Bundle::getFuture()
+c10::intrusive_ptr<c10::ivalue::Future> Several::getFuture()
 {
     const auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-    const auto self = c10::intrusive_ptr<Bundle>::reclaim_copy(this);
+    const auto self = c10::intrusive_ptr<Several>::reclaim_copy(this);
     const auto left = std::make_shared<std::atomic<size_t>>(parts.size());
 
     if (parts.empty()) future->markCompleted(c10::IValue(Tensors()));

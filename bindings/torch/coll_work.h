@@ -112,9 +112,9 @@ private:
 };
 
 /* Several operations as one, which is over when all of them are. */
-class Bundle : public c10d::Work {
+class Several : public c10d::Work {
 public:
-    Bundle(int rank, c10d::OpType type, std::vector<c10::intrusive_ptr<coll_torch::Work>> works);
+    Several(int rank, c10d::OpType type, std::vector<c10::intrusive_ptr<coll_torch::Work>> works);
 
     bool isCompleted() override;
     bool isSuccess() const override;

@@ -67,7 +67,7 @@ import sys, torch
 from torch import distributed
 assert "coll_torch.groups" not in sys.modules and "coll_torch._c" not in sys.modules
 for backend in "coll", "cpu:coll", "cpu:coll,cuda:gloo":
-    distributed.init_process_group(backend, rank=0, world_size=1, init_method=f"file:///{sys.argv[1]}/{backend}")
+    distributed.init_process_group(backend, rank=0, world_size=1, init_method=f"file://{sys.argv[1]}/{backend}")
     x = torch.ones(3)
     distributed.all_reduce(x, distributed.ReduceOp.AVG)
     assert distributed.group.WORLD._get_backend(torch.device("cpu")).name() == "coll"

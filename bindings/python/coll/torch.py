@@ -1,5 +1,5 @@
-"""PyTorch: `python -m coll.torch` says what is installed, for which PyTorch, and tests it.  The back end is the package coll-torch,
-which PyTorch finds itself: torch.distributed.init_process_group("coll")."""
+"""PyTorch: `python -m coll.torch` prints what is installed, for which PyTorch, and tests it.  The back end is the package
+coll-torch, which PyTorch finds itself: torch.distributed.init_process_group("coll")."""
 
 
 def main() -> None:

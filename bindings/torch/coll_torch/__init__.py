@@ -21,8 +21,8 @@ def _create(options, _backend_options=None):
     return groups.create(options)
 
 
-_NAMES = {"ProcessGroupColl": "groups", "abort": "groups", "monitored_barrier": "groups", "_of": "groups", "__version__": "groups",
-          "Wire": "hooks", "wire_hook": "hooks"}
+_NAMES = {"ProcessGroupColl": "groups", "abort": "groups", "monitored_barrier": "groups", "_of": "groups",
+          "__version__": "groups", "Wire": "hooks", "wire_hook": "hooks"}
 
 
 def __getattr__(name):

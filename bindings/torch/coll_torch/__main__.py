@@ -12,7 +12,8 @@ import torch.distributed as dist
 def describe():
     from . import _c, groups  # noqa: F401
 
-    print(f"coll-torch {_c.VERSION} for PyTorch {_c.TORCH}; this is PyTorch {torch.__version__}, Python {platform.python_version()}")
+    print(f"coll-torch {_c.VERSION} for PyTorch {_c.TORCH}; this is PyTorch {torch.__version__},",
+          f"Python {platform.python_version()}")
     found = [group for group in ("torch.backends", "torch.distributed.backends")
              if any(one.name == "coll" for one in importlib.metadata.entry_points(group=group))]
     print("entry points: " + ", ".join(found) if found else

@@ -12,8 +12,8 @@ try:
 except ImportError as error:
     if "undefined symbol" not in str(error):
         raise
-    raise ImportError(f"coll_torch was compiled for another PyTorch than {torch.__version__}: install the coll-torch that fits, or "
-                      f"compile it again ({error})") from None
+    raise ImportError(f"coll_torch was compiled for another PyTorch than {torch.__version__}: install the coll-torch that fits, "
+                      f"or compile it again ({error})") from None
 
 __version__ = _c.VERSION
 ProcessGroupColl = _c.ProcessGroupColl

@@ -18,8 +18,7 @@ import traceback
 import torch
 import torch._dynamo  # noqa: F401          DistributedDataParallel imports it: once is enough
 import torch.distributed as dist
-
-import coll_torch
+from torch._C._distributed_c10d import ErrorType
 
 LIMIT = 20                                        # seconds in which every survivor has an error
 SIZE = 3                                          # ranks; two in ending_...
@@ -49,12 +48,16 @@ def told(call, *words):
     raise AssertionError(f"no error with {words}")
 
 
+def back_end():
+    return dist.group.WORLD._get_backend(torch.device("cpu"))
+
+
 def fault_killed():
     if start() == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     told(lambda: dist.all_reduce(torch.ones(1000)), "rank 1")
     told(lambda: dist.broadcast(torch.ones(1), 0), "rank 1")
-    assert dist.group.WORLD._get_backend(torch.device("cpu")).get_error() != torch._C._distributed_c10d.ErrorType.SUCCESS
+    assert back_end().get_error() != ErrorType.SUCCESS
 
 
 def fault_killed_in_ddp():
@@ -79,7 +82,8 @@ def fault_stopped():
 
 def fault_another_collective():
     rank = start()
-    told(lambda: dist.broadcast(torch.ones(3), 0) if rank == 2 else dist.all_reduce(torch.ones(3)), "broadcast", "allreduce", "rank 2")
+    told(lambda: dist.broadcast(torch.ones(3), 0) if rank == 2 else dist.all_reduce(torch.ones(3)),
+         "broadcast", "allreduce", "rank 2")
 
 
 def fault_another_count():
@@ -91,7 +95,7 @@ def fault_timeout():
     rank = start(timeout=1)
     if rank != 1:
         told(lambda: dist.all_reduce(torch.ones(1)), "timeout", "rank")
-        assert dist.group.WORLD._get_backend(torch.device("cpu")).get_error() == torch._C._distributed_c10d.ErrorType.TIMEOUT or rank
+        assert rank or back_end().get_error() == ErrorType.TIMEOUT
     else:
         told(lambda: [time.sleep(1.5), dist.all_reduce(torch.ones(1))], "rank")
 
@@ -153,7 +157,7 @@ def ending_with_work():
     """An operation that no other rank calls is running."""
     if start() == 0:
         kept.append(dist.all_reduce(torch.ones(1), async_op=True))
-    dist.group.WORLD._get_backend(torch.device("cpu")).set_timeout(datetime.timedelta(seconds=1))
+    back_end().set_timeout(datetime.timedelta(seconds=1))
 
 
 def ending_with_a_chain():

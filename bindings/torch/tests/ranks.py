@@ -573,6 +573,12 @@ def test_many_groups():
             before = held()
     dist.barrier()
     assert held() <= before, (before, held())
+    store = dist.PrefixStore("dropped", dist.distributed_c10d._get_default_store())
+    group = coll_torch.ProcessGroupColl(store, rank(), size(), datetime.timedelta(seconds=60))
+    group.allreduce(torch.ones(1)).wait()
+    assert held() > before
+    del group                                     # without destroy or shutdown
+    assert held() <= before, (before, held())
 
 
 def test_monitored_barrier():

@@ -5,6 +5,7 @@
 Weights, inputs and learning rates are small multiples of powers of two.  Sums of them are exact in every order, so every way to
 train must give the bits that one process gets from the whole batch.
 """
+import os
 import shutil
 import sys
 import tempfile
@@ -228,6 +229,22 @@ def use_objects():
         got = [None, None]
         dist.recv_object_list(got, 0)
         assert got == ["hello", 3]
+
+
+def use_accelerate():
+    """It takes the group that is there, whatever it prints as its back end."""
+    from accelerate import Accelerator
+
+    os.environ.update(LOCAL_RANK=str(rank()), MASTER_ADDR="localhost", MASTER_PORT="1")      # it looks whether they are set
+    helper, net = Accelerator(cpu=True), model()
+    net, optimizer = helper.prepare(net, torch.optim.SGD(net.parameters(), lr=RATE))
+    for step in range(2):
+        optimizer.zero_grad()
+        helper.backward(net(mine(step)).sum())
+        optimizer.step()
+    assert helper.num_processes == size() and dist.get_backend() == "coll"
+    alike(net, reference(2))
+    same(helper.gather(torch.tensor([rank()])), torch.arange(size()))
 
 
 if __name__ == "__main__":
