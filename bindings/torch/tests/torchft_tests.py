@@ -32,7 +32,7 @@ def resilient(name):
 
 
 for name in theirs._ALL_COLLECTIVES:
-    setattr(CollMultiPgTest, "test_" + name, collective(name))
+    setattr(CollMultiPgTest, "test_collective_" + name, collective(name))
     setattr(CollMultiPgTest, "test_resilient_" + name, resilient(name))
 del theirs.ProcessGroupTest, theirs.CreateStoreClientTest
 
