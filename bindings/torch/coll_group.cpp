@@ -139,12 +139,6 @@ void Group::note(coll_status status)
                                        : c10d::ErrorType::COMM_ERROR;
 }
 
-void Group::is_over(const Work &work)
-{
-    note(work.status);
-    Hooks::over(hooks, endings, work);
-}
-
 bool Group::end_those_that_are_over()
 {
     const size_t before = running.size();
@@ -153,7 +147,7 @@ bool Group::end_those_that_are_over()
     running.erase(std::remove_if(running.begin(), running.end(),
                                  [this](const Handle &one) {
                                      const bool is_over_now = one->is_over(comm);
-                                     if (is_over_now) is_over(*one);
+                                     if (is_over_now) Hooks::over(hooks, endings, *one);
                                      return is_over_now;
                                  }),
                   running.end());
@@ -249,6 +243,7 @@ Handle Group::begin(const Handle &work, coll_kind kind, Milliseconds limit)
     work->call.kind = kind;
     work->call.timeout_ms = as_ms(limit > kNoTimeout ? limit : timeout());
     work->number = work->is_message() ? ++messages : ++made;
+    work->fails = [this](coll_status status) { note(status); };
     if (coalescing == std::this_thread::get_id()) coalesced.push_back(work);
     hooks->begun();
     queue.push_back(work);

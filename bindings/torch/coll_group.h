@@ -135,7 +135,6 @@ private:
     Milliseconds timeout() const { return Milliseconds(timeout_ms); }
     c10::intrusive_ptr<c10d::Backend> another(const c10::intrusive_ptr<c10d::Store> &store,
                                               const c10::intrusive_ptr<Options> &options, int rank, int size) const;
-    void is_over(const Work &work);
     void note(coll_status status);
     Begun receive(Tensors &tensors, int peer, int tag, c10d::OpType type, const char *title);
     void look_at(const char *title, const Tensors &tensors) const;

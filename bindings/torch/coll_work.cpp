@@ -234,6 +234,7 @@ bool Work::is_over(coll_comm *comm)
 
 void Work::end(const std::string &why)
 {
+    if (fails) fails(status);
     end(failure(why));
 }
 
@@ -247,7 +248,7 @@ void Work::end(std::exception_ptr wrong)
     } catch (...) {
         wrong = std::current_exception();
     }
-    kept.clear(), afterwards.clear(), following.clear();
+    kept.clear(), afterwards.clear(), following.clear(), fails = nullptr;
     finished = Clock::now();
     const std::lock_guard<std::mutex> lock(future_mutex); /* after a wait, a call that gets the future finds it done      */
     finish(wrong);

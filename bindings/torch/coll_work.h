@@ -91,6 +91,7 @@ public:
     std::vector<coll_list_item> list;
     uint64_t number = 0;                          /* of its collectives or its messages, from 1  */
     coll_status status = COLL_OK;                 /* of the thread of the group                  */
+    std::function<void(coll_status)> fails;       /* called before a program can see the failure */
 
 private:
     void go_on(coll_comm *comm);

@@ -4,7 +4,7 @@ coll-torch, which PyTorch finds itself: torch.distributed.init_process_group("co
 
 def main() -> None:
     try:
-        from coll_torch import __main__ as back_end  # type: ignore[import-not-found]
+        from coll_torch import __main__ as back_end  # type: ignore
     except ImportError as error:
         raise SystemExit(f"the back end for PyTorch cannot be imported ({error}): pip install coll-torch") from None
     back_end.main()
