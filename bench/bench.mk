@@ -34,7 +34,7 @@ bench-python: $(BUILD)/coll_perf $(BUILD)/coll-run ## Python compared with C and
 	    --build $(BUILD)
 
 bench-ddp: torch ## steps of training under PyTorch, also with Gloo: RANKS=2,4 MILLIONS=10,100 PLACES=host,1gbit BLOCKS=7
-	@$$(python3 -c 'import torch.version' 2> /dev/null && echo python3 || echo /usr/bin/python3) bench/ddp.py \
+	@$$(ls build/torch-venv/bin/python3 2> /dev/null || echo python3) bench/ddp.py \
 	    $(if $(RANKS),--ranks $(RANKS)) $(if $(MILLIONS),--millions $(MILLIONS)) $(if $(PLACES),--places $(PLACES)) \
 	    $(if $(BLOCKS),--blocks $(BLOCKS))
 

@@ -2,10 +2,12 @@
 # Install missing packages as root, or with a sudo that needs no password.  Otherwise print the exact command, and continue with
 # the installed packages.  The list is printed first.  No package opens a port.
 #   usage: deps.sh demo|test|rest        for make demo; for make test; for make test-all, too
+#          deps.sh torch                 only PyTorch, from PyPI into build/torch-venv
 #
 # This is the only list.  Names are those of Debian 12, Debian 13 and Ubuntu 24.04; one that the system has not got is left out,
 # and said, and the others are installed.
 want=${1:-demo}
+torch=2.13.0
 cc=${CC:-cc}
 cd "$(dirname "$0")/.." || exit 1
 PATH=$PATH:/usr/sbin:/sbin
@@ -26,6 +28,10 @@ has_picolibc_riscv() { echo | riscv64-unknown-elf-gcc --specs=picolibc.specs -E 
 has_picolibc() { echo | arm-none-eabi-gcc --specs=picolibc.specs -E - > /dev/null 2>&1; }
 has_debian_tools() { has dh dh_python3 dpkg-buildpackage fakeroot lintian git && dpkg -s build-essential > /dev/null 2>&1; }
 has_sshd() { has sshd || [ -x build/openssh/usr/sbin/sshd ]; }
+has_venv() { python3 -c 'import ensurepip, sysconfig; open(sysconfig.get_path("include") + "/Python.h")' 2> /dev/null; }
+has_torch() { # of that version
+    build/torch-venv/bin/python3 -c "import torch.version as t; exit(t.__version__.split('+')[0] != '$torch')" 2> /dev/null
+}
 clang_runtime() { # the package for the clang that is there, or will be
     major=$(clang --version 2> /dev/null | sed -n 's/.*clang version \([0-9]*\).*/\1/p')
     [ "$major" ] || major=$(apt-cache depends clang 2> /dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -n 1)
@@ -73,8 +79,7 @@ need rest 'Fortran'                                   gfortran has gfortran
 need rest 'Rust'                                      'rustc cargo' has rustc cargo
 need rest 'Python: NumPy'                             python3-numpy has_module numpy
 need rest 'Python: types'                             mypy has mypy
-need rest 'PyTorch'                                   'python3-torch libtorch-dev pybind11-dev python3-dev' \
-    has_module torch.version
+need rest 'environments of Python'                    'python3-venv python3-dev' has_venv
 need rest 'packages: CMake'                           'cmake ninja-build' has cmake ninja
 need rest 'packages: Meson'                           meson has meson
 need rest 'packages: pkg-config'                      pkg-config has pkg-config
@@ -100,6 +105,20 @@ unpack_sshd() {
     ) || { rm -rf build/openssh; echo "deps: there is no openssh-server to unpack: ssh is not tested"; }
 }
 
+# ---- >>PyTorch: in an environment of its own, which nothing else uses
+
+# From PyPI it is a build with CUDA of 3 GB; PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu has one of 200 MB.
+install_torch() {
+    echo "deps: installing torch==$torch in build/torch-venv"
+    rm -rf build/torch-venv && python3 -m venv build/torch-venv \
+        && build/torch-venv/bin/pip --disable-pip-version-check install -q "torch==$torch" numpy expecttest accelerate \
+        || { rm -rf build/torch-venv; echo "deps: there is no torch==$torch to install: PyTorch is not tested"; }
+}
+install_rest() { # what needs no package of the system, or packages that are there now
+    [ ! "$wants_sshd" ] || unpack_sshd
+    [ "$want" != rest ] || has_torch || install_torch
+}
+
 # ---- >>installing
 
 missing() { cut -f 1 "$list" | xargs; }
@@ -116,7 +135,8 @@ choose() { # packages...: into $packages those that this system has
 }
 
 [ "$want" != rest ] || has_sshd || wants_sshd=yes
-[ -s "$list" ] || [ "$wants_sshd" ] || exit 0
+if [ "$want" = torch ]; then has_torch || install_torch; exit 0; fi
+[ -s "$list" ] || [ "$wants_sshd" ] || { install_rest; exit 0; }
 if [ -s "$list" ]; then
     echo "deps: missing packages, and what they are for:"
     awk -F '\t' '{ printf "    %-52s %s\n", $1, $2 }' "$list"
@@ -133,7 +153,7 @@ if [ "$(id -u)" != 0 ]; then
         choose $(missing)
         [ ! "$packages" ] || echo "deps: to install them:" \
             "sudo sh -c 'apt-get update && apt-get install -y --no-install-recommends$packages'"
-        [ ! "$wants_sshd" ] || unpack_sshd
+        install_rest
         exit 0
     fi
 fi
@@ -156,5 +176,5 @@ if [ "$packages" ]; then
         for package in $packages; do install "$package" || echo "deps: left out: $package cannot be installed"; done
     fi
 fi
-[ ! "$wants_sshd" ] || unpack_sshd
+install_rest
 exit 0
