@@ -2,10 +2,12 @@
 # Install missing packages as root, or with a sudo that needs no password.  Otherwise print the exact command, and continue with
 # the installed packages.  The list is printed first.  No package opens a port.
 #   usage: deps.sh demo|test|rest        for make demo; for make test; for make test-all, too
+#          deps.sh torch                 only PyTorch, from PyPI into build/torch-venv
 #
 # This is the only list.  Names are those of Debian 12, Debian 13 and Ubuntu 24.04; one that the system has not got is left out,
 # and said, and the others are installed.
 want=${1:-demo}
+torch=2.13.0
 cc=${CC:-cc}
 cd "$(dirname "$0")/.." || exit 1
 PATH=$PATH:/usr/sbin:/sbin
@@ -28,6 +30,7 @@ has_debian_tools() { has dh dh_python3 dpkg-buildpackage fakeroot lintian git &&
 has_sshd() { has sshd || [ -x build/openssh/usr/sbin/sshd ]; }
 has_venv() { python3 -c 'import ensurepip, sysconfig; open(sysconfig.get_path("include") + "/Python.h")' 2> /dev/null; }
 has_wheel_tools() { [ -x build/wheel-venv/bin/auditwheel ] && ls build/wheelhouse/setuptools-*.whl > /dev/null 2>&1; }
+has_torch() { build/torch-venv/bin/python3 -c "import torch.version as t; exit(t.__version__.split('+')[0] != '$torch')" 2> /dev/null; }
 clang_runtime() { # the package for the clang that is there, or will be
     major=$(clang --version 2> /dev/null | sed -n 's/.*clang version \([0-9]*\).*/\1/p')
     [ "$major" ] || major=$(apt-cache depends clang 2> /dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -n 1)
@@ -75,8 +78,6 @@ need rest 'Fortran'                                   gfortran has gfortran
 need rest 'Rust'                                      'rustc cargo' has rustc cargo
 need rest 'Python: NumPy'                             python3-numpy has_module numpy
 need rest 'Python: types'                             mypy has mypy
-need rest 'PyTorch'                                   'python3-torch libtorch-dev pybind11-dev python3-dev' \
-    has_module torch.version
 need rest 'environments of Python'                    'python3-venv python3-dev' has_venv
 need rest 'packages: CMake'                           'cmake ninja-build' has cmake ninja
 need rest 'packages: Meson'                           meson has meson
@@ -113,8 +114,18 @@ install_wheel_tools() { # and setuptools as a file, for builds that pip isolates
         && $pip download --no-deps -d build/wheelhouse 'setuptools>=77' \
         || { rm -rf build/wheel-venv; echo "deps: PyPI does not have all of that: wheels are not tested"; }
 }
+# ---- >>PyTorch: in an environment of its own, which nothing else uses
+
+# From PyPI it is a build with CUDA of 3 GB; PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu has one of 200 MB.
+install_torch() {
+    echo "deps: installing torch==$torch in build/torch-venv"
+    rm -rf build/torch-venv && python3 -m venv build/torch-venv \
+        && build/torch-venv/bin/pip --disable-pip-version-check install -q "torch==$torch" 'setuptools>=77' numpy expecttest \
+        || { rm -rf build/torch-venv; echo "deps: there is no torch==$torch to install: PyTorch is not tested"; }
+}
 install_rest() { # what needs no package of the system, or packages that are there now
     [ ! "$wants_sshd" ] || unpack_sshd
+    [ "$want" != rest ] || has_torch || install_torch
     [ "$want" != rest ] || has_wheel_tools || install_wheel_tools
 }
 
@@ -134,6 +145,7 @@ choose() { # packages...: into $packages those that this system has
 }
 
 [ "$want" != rest ] || has_sshd || wants_sshd=yes
+if [ "$want" = torch ]; then has_torch || install_torch; exit 0; fi
 [ -s "$list" ] || [ "$wants_sshd" ] || { install_rest; exit 0; }
 if [ -s "$list" ]; then
     echo "deps: missing packages, and what they are for:"

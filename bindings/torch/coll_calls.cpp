@@ -62,6 +62,7 @@ static coll_op op_of(const c10d::ReduceOp &op, const at::Tensor &tensor)
     const bool is_truth = tensor.scalar_type() == at::kBool;
 
     switch (op.op_) {
+    case c10d::ReduceOp::PREMUL_SUM:
     case c10d::ReduceOp::SUM: return is_truth ? COLL_LOR : COLL_SUM;
     case c10d::ReduceOp::AVG: return COLL_AVG;
     case c10d::ReduceOp::PRODUCT: return is_truth ? COLL_LAND : COLL_PROD;
@@ -72,6 +73,17 @@ static coll_op op_of(const c10d::ReduceOp &op, const at::Tensor &tensor)
     case c10d::ReduceOp::BXOR: return COLL_BXOR;
     default: TORCH_CHECK(false, "the back end coll has no such ReduceOp (", static_cast<int>(op.op_), ")");
     }
+}
+
+/* PREMUL_SUM: the sum is multiplied before it is rounded, so it is rounded once.  The factor is the same on all ranks. */
+static void combines(Work &work, const c10d::ReduceOp &op, const at::Tensor &tensor)
+{
+    work.call.op = op_of(op, tensor);
+    if (op.op_ != c10d::ReduceOp::PREMUL_SUM) return;
+    TORCH_CHECK(op.supplement_, "PREMUL_SUM without a factor");
+    const auto *const factor = static_cast<const c10d::PreMulSumSupplement *>(op.supplement_.get());
+    work.call.scale = factor->tensor_factor.defined() ? factor->tensor_factor.item<double>() : factor->double_factor;
+    TORCH_CHECK(work.call.scale != 0, "PREMUL_SUM with the factor 0");
 }
 
 /* ---- one buffer ---- */
@@ -94,13 +106,13 @@ static void reduces(Work &work, const at::Tensor &tensor, const c10d::ReduceOp &
     work.call.recv = work.changes(tensor).data_ptr();
     work.call.count = count_of(tensor);
     work.call.type = type_of(tensor);
-    work.call.op = op_of(op, tensor);
+    combines(work, op, tensor);
 }
 
 Begun Group::allreduce(Tensors &tensors, const c10d::AllreduceOptions &options)
 {
     look_at_one("coll:all_reduce", tensors);
-    if (tensors[0].layout() != at::kStrided) return allreduce_sparse(tensors[0], options);
+    if (tensors[0].layout() != at::kStrided) return allreduce_sparse(tensors, options);
     const Handle work = make(OpType::ALLREDUCE, "coll:all_reduce", tensors, { tensors });
     reduces(*work, tensors[0], options.reduceOp);
     return begin(work, COLL_ALLREDUCE, options.timeout);
@@ -131,7 +143,7 @@ Begun Group::allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalesce
         void *const place = work->changes(one).data_ptr();
         work->list.push_back({ place, place, count_of(one), type_of(one) });
     }
-    work->call.op = op_of(options.reduceOp, tensors[0]);
+    combines(*work, options.reduceOp, tensors[0]);
     return begin(work, COLL_ALLREDUCE_LIST, options.timeout);
 }
 
@@ -145,7 +157,7 @@ Begun Group::reduce(Tensors &tensors, const c10d::ReduceOptions &options)
         work->call.send = work->reads(tensors[0]).data_ptr();
         work->call.count = count_of(tensors[0]);
         work->call.type = type_of(tensors[0]);
-        work->call.op = op_of(options.reduceOp, tensors[0]);
+        combines(*work, options.reduceOp, tensors[0]);
     }
     work->call.root = static_cast<int>(options.rootRank);
     return begin(work, COLL_REDUCE, options.timeout);
@@ -176,12 +188,33 @@ Begun Group::allgather(Lists &outputs, Tensors &inputs, const c10d::AllgatherOpt
     return begin(work, COLL_ALLGATHER, options.timeout);
 }
 
-Begun Group::_allgather_base(at::Tensor &output, at::Tensor &input, const c10d::AllgatherOptions &options)
+Handle Group::gather_block(at::Tensor &output, at::Tensor &input, Milliseconds limit)
 {
     look_at_whole("coll:all_gather", output, input, size_);
     const Handle work = make(OpType::_ALLGATHER_BASE, "coll:all_gather", { input }, { { output } });
     moves(*work, work->reads(input).data_ptr(), work->writes(output).data_ptr(), input);
-    return begin(work, COLL_ALLGATHER, options.timeout);
+    return begin(work, COLL_ALLGATHER, limit);
+}
+
+Begun Group::_allgather_base(at::Tensor &output, at::Tensor &input, const c10d::AllgatherOptions &options)
+{
+    return gather_block(output, input, options.timeout);
+}
+
+static void look_at_pairs(const char *title, const Tensors &outputs, const Tensors &inputs)
+{
+    TORCH_CHECK(inputs.size() == outputs.size(), title, " takes as many inputs as outputs, and not ", inputs.size(), " and ",
+                outputs.size());
+}
+
+Begun Group::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs, const c10d::AllgatherOptions &options)
+{
+    std::vector<Handle> works;
+
+    look_at_pairs("coll:all_gather", outputs, inputs);
+    for (size_t i = 0; i < inputs.size(); i++) look_at_whole("coll:all_gather", outputs[i], inputs[i], size_);
+    for (size_t i = 0; i < inputs.size(); i++) works.push_back(gather_block(outputs[i], inputs[i], options.timeout));
+    return c10::make_intrusive<Bundle>(rank_, OpType::COALESCED, std::move(works));
 }
 
 /* Every rank's list travels as the bytes of its tensors, which may be of any types. */
@@ -230,6 +263,17 @@ Begun Group::gather(Lists &outputs, Tensors &inputs, const c10d::GatherOptions &
     return begin(work, COLL_GATHER, options.timeout);
 }
 
+Begun Group::gather_single(at::Tensor &output, at::Tensor &input, const c10d::GatherOptions &options)
+{
+    const bool is_root = rank_ == options.rootRank;
+    look_at_root("coll:gather", options.rootRank);
+    if (is_root) look_at_whole("coll:gather", output, input, size_);
+    const Handle work = make(OpType::GATHER, "coll:gather", { input }, is_root ? Lists{ { output } } : Lists());
+    moves(*work, work->reads(input).data_ptr(), is_root ? work->writes(output).data_ptr() : nullptr, input);
+    work->call.root = static_cast<int>(options.rootRank);
+    return begin(work, COLL_GATHER, options.timeout);
+}
+
 Begun Group::scatter(Tensors &outputs, Lists &inputs, const c10d::ScatterOptions &options)
 {
     const bool is_root = rank_ == options.rootRank;
@@ -250,17 +294,33 @@ Begun Group::reduce_scatter(Tensors &outputs, Lists &inputs, const c10d::ReduceS
     look_at_blocks("coll:reduce_scatter", inputs[0], outputs[0], size_);
     const Handle work = make(OpType::REDUCE_SCATTER, "coll:reduce_scatter", inputs[0], { outputs });
     moves(*work, work->packs(inputs[0]).data_ptr(), work->writes(outputs[0]).data_ptr(), outputs[0]);
-    work->call.op = op_of(options.reduceOp, outputs[0]);
+    combines(*work, options.reduceOp, outputs[0]);
     return begin(work, COLL_REDUCE_SCATTER, options.timeout);
 }
 
-Begun Group::_reduce_scatter_base(at::Tensor &output, at::Tensor &input, const c10d::ReduceScatterOptions &options)
+Handle Group::reduce_block(at::Tensor &output, at::Tensor &input, const c10d::ReduceOp &op, Milliseconds limit)
 {
     look_at_whole("coll:reduce_scatter", input, output, size_);
     const Handle work = make(OpType::_REDUCE_SCATTER_BASE, "coll:reduce_scatter", { input }, { { output } });
     moves(*work, work->reads(input).data_ptr(), work->writes(output).data_ptr(), output);
-    work->call.op = op_of(options.reduceOp, output);
-    return begin(work, COLL_REDUCE_SCATTER, options.timeout);
+    combines(*work, op, output);
+    return begin(work, COLL_REDUCE_SCATTER, limit);
+}
+
+Begun Group::_reduce_scatter_base(at::Tensor &output, at::Tensor &input, const c10d::ReduceScatterOptions &options)
+{
+    return reduce_block(output, input, options.reduceOp, options.timeout);
+}
+
+Begun Group::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs, const c10d::ReduceScatterOptions &options)
+{
+    std::vector<Handle> works;
+
+    look_at_pairs("coll:reduce_scatter", outputs, inputs);
+    for (size_t i = 0; i < inputs.size(); i++) look_at_whole("coll:reduce_scatter", inputs[i], outputs[i], size_);
+    for (size_t i = 0; i < inputs.size(); i++)
+        works.push_back(reduce_block(outputs[i], inputs[i], options.reduceOp, options.timeout));
+    return c10::make_intrusive<Bundle>(rank_, OpType::COALESCED, std::move(works));
 }
 
 /* Rows for each rank, as elements; without a list the rows are divided evenly. */

@@ -4,7 +4,9 @@
 #include <sched.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <climits>
+#include <utility>
 
 namespace coll_torch {
 
@@ -60,7 +62,7 @@ void Group::meet(const Settings &settings)
     }
     config.rank = rank_, config.size = size_;
     config.world = world.c_str();
-    config.start_timeout_ms = as_ms(timeout_);
+    config.start_timeout_ms = as_ms(timeout());
     config.background = COLL_ON;
     if (by_store) {
         config.address = address.c_str();
@@ -69,18 +71,21 @@ void Group::meet(const Settings &settings)
     if (coll_init(&comm, &config) < 0) {
         const std::string why = coll_error(nullptr);
         if (by_store && rank_ == 0 && !announcement.is_made) put(*store_, address_key, failure_mark + why);
-        throw std::runtime_error(why);
+        std::rethrow_exception(failure(why));
     }
 }
 
 Group::Group(const Settings &settings)
-    : Base(settings.rank, settings.size), timeout_(settings.timeout), store_(settings.store), owner(getpid())
+    : Base(settings.rank, settings.size), timeout_ms(settings.timeout.count()),
+      options_(c10::make_intrusive<Options>("coll", settings.timeout)), store_(settings.store), host_(settings.host),
+      owner(getpid())
 {
+    options_->group_name = settings.name;
     meet(settings);
     doorbell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (doorbell < 0) {
         coll_free(comm);
-        throw std::runtime_error("the process group cannot have a descriptor for its thread (eventfd)");
+        std::rethrow_exception(failure("the process group cannot have a descriptor for its thread (eventfd)"));
     }
     runner = std::thread([this] { run(); });
 }
@@ -125,12 +130,32 @@ bool Group::take()
     return running.size() > before;
 }
 
+/* The failure of a call that moved nothing leaves the group as it was. */
+void Group::note(coll_status status)
+{
+    if (status >= 0 || status == COLL_ERR_ARGUMENT || status == COLL_ERR_UNSUPPORTED || error != c10d::ErrorType::SUCCESS) return;
+    error = status == COLL_ERR_TIMEOUT ? c10d::ErrorType::TIMEOUT
+            : status == COLL_ERR_PEER  ? c10d::ErrorType::REMOTE_ERROR
+                                       : c10d::ErrorType::COMM_ERROR;
+}
+
+void Group::is_over(const Work &work)
+{
+    note(work.status);
+    Hooks::over(hooks, endings, work);
+}
+
 bool Group::end_those_that_are_over()
 {
     const size_t before = running.size();
 
-    coll_progress(comm);
-    running.erase(std::remove_if(running.begin(), running.end(), [this](const Handle &one) { return one->is_over(comm); }),
+    note(coll_progress(comm));
+    running.erase(std::remove_if(running.begin(), running.end(),
+                                 [this](const Handle &one) {
+                                     const bool is_over_now = one->is_over(comm);
+                                     if (is_over_now) is_over(*one);
+                                     return is_over_now;
+                                 }),
                   running.end());
     return running.size() < before;
 }
@@ -139,7 +164,7 @@ bool Group::end_those_that_are_over()
 bool Group::may_leave() const
 {
     return (waiting.empty() && std::all_of(running.begin(), running.end(), [](const Handle &one) { return one->is_receive(); }))
-           || std::chrono::steady_clock::now() > leave_by;
+           || Clock::now() > leave_by;
 }
 
 static const std::chrono::microseconds patience(50); /* before it sleeps: a short call is over by then */
@@ -156,7 +181,7 @@ void Group::sleep()
 
 void Group::run()
 {
-    auto busy_until = std::chrono::steady_clock::now();
+    auto busy_until = Clock::now();
     bool is_leaving = false;
 
     for (;;) {
@@ -166,8 +191,8 @@ void Group::run()
             is_leaving = closing && queue.empty();
         }
         if (is_leaving && may_leave()) break;
-        if (has_begun || has_ended) busy_until = std::chrono::steady_clock::now() + patience;
-        else if (!running.empty() && std::chrono::steady_clock::now() < busy_until) sched_yield();
+        if (has_begun || has_ended) busy_until = Clock::now() + patience;
+        else if (!running.empty() && Clock::now() < busy_until) sched_yield();
         else sleep();
     }
     std::unique_lock<std::mutex> lock(mutex);
@@ -176,7 +201,10 @@ void Group::run()
     lock.unlock();
     coll_free(left);
     running.insert(running.end(), waiting.begin(), waiting.end());
-    for (const Handle &one : running) one->end("the process group was destroyed before this operation was over");
+    for (const Handle &one : running) {
+        one->end("the process group was destroyed before this operation was finished");
+        Hooks::over(hooks, endings, *one);
+    }
     running.clear(), waiting.clear(), chain.reset();
 }
 
@@ -198,7 +226,7 @@ void Group::close()
     {
         const std::lock_guard<std::mutex> lock(mutex);
         closing = true;
-        leave_by = std::chrono::steady_clock::now() + std::min(timeout_, Milliseconds(10000));
+        leave_by = Clock::now() + std::min(timeout(), Milliseconds(10000));
         wake();
     }
     if (runner.joinable()) runner.join();
@@ -212,26 +240,146 @@ Handle Group::make(c10d::OpType type, const char *title, Tensors inputs, std::ve
     return c10::make_intrusive<Work>(rank_, type, title, std::move(inputs), std::move(outputs), endings);
 }
 
-Begun Group::begin(const Handle &work, coll_kind kind, Milliseconds timeout)
+Handle Group::begin(const Handle &work, coll_kind kind, Milliseconds limit)
 {
-    if (getpid() != owner) throw std::runtime_error("a process group cannot be used in a forked child");
+    if (getpid() != owner) std::rethrow_exception(failure("a process group cannot be used in a forked child"));
     const std::lock_guard<std::mutex> lock(mutex);
 
-    if (closing) throw std::runtime_error("the process group has been destroyed");
+    if (closing) std::rethrow_exception(failure("the process group has been destroyed"));
     work->call.kind = kind;
-    work->call.timeout_ms = as_ms(timeout > kNoTimeout ? timeout : timeout_);
-    if (kind != COLL_SEND && kind != COLL_RECV) made++;
+    work->call.timeout_ms = as_ms(limit > kNoTimeout ? limit : timeout());
+    work->number = work->is_message() ? ++messages : ++made;
+    if (coalescing == std::this_thread::get_id()) coalesced.push_back(work);
+    hooks->begun();
     queue.push_back(work);
     wake();
     return work;
+}
+
+void Group::startCoalescing()
+{
+    const std::lock_guard<std::mutex> lock(mutex);
+
+    TORCH_CHECK(coalescing == std::thread::id(), "coll: startCoalescing was called twice without endCoalescing");
+    coalescing = std::this_thread::get_id();
+}
+
+Begun Group::endCoalescing()
+{
+    const std::lock_guard<std::mutex> lock(mutex);
+
+    TORCH_CHECK(coalescing == std::this_thread::get_id(), "coll: endCoalescing was called without startCoalescing");
+    coalescing = std::thread::id();
+    return c10::make_intrusive<Bundle>(rank_, c10d::OpType::COALESCED, std::exchange(coalesced, {}));
+}
+
+void Group::setTimeout(Milliseconds limit)
+{
+    timeout_ms = limit.count();
+    options_->timeout = limit;
+}
+
+/* ---- hooks ---- */
+
+void Group::registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)> &&hook)
+{
+    hooks->set(std::move(hook));                  /* it may hold an object of Python: it is moved, and not copied */
+    onCompletionHook_ = [](std::shared_ptr<c10d::WorkInfo>) {};             /* torch reads whether there is one */
+}
+
+void Hooks::set(std::function<void(std::shared_ptr<c10d::WorkInfo>)> hook)
+{
+    const std::lock_guard<std::mutex> lock(mutex);
+
+    TORCH_CHECK(!function, "coll: the process group has a completion hook already");
+    function = std::move(hook);
+}
+
+void Hooks::forget()
+{
+    std::function<void(std::shared_ptr<c10d::WorkInfo>)> hook;
+    const std::lock_guard<std::mutex> lock(mutex);
+
+    if (!is_serving) function.swap(hook);         /* freed without the lock */
+}
+
+void Hooks::begun()
+{
+    const std::lock_guard<std::mutex> lock(mutex);
+
+    running++;
+}
+
+void Hooks::over(const std::shared_ptr<Hooks> &hooks, const std::shared_ptr<Endings> &endings, const Work &work)
+{
+    const std::lock_guard<std::mutex> lock(hooks->mutex);
+
+    hooks->running--;
+    hooks->changed.notify_all();
+    if (!hooks->function) return;
+    hooks->waiting.push_back(work.info());
+    if (hooks->is_serving) return;
+    hooks->is_serving = true;
+    Endings::hand(endings, [hooks] { serve(hooks); });
+}
+
+void Hooks::serve(const std::shared_ptr<Hooks> &hooks)
+{
+    std::unique_lock<std::mutex> lock(hooks->mutex);
+
+    while (!hooks->waiting.empty()) {
+        const auto info = hooks->waiting.front();
+        hooks->waiting.pop_front();
+        lock.unlock();
+        try {
+            hooks->function(info);
+        } catch (const std::exception &wrong) {
+            TORCH_WARN("coll: the completion hook has failed: ", wrong.what());
+        }
+        lock.lock();
+    }
+    hooks->is_serving = false;
+    hooks->changed.notify_all();
+}
+
+void Hooks::wait()
+{
+    std::unique_lock<std::mutex> lock(mutex);
+
+    changed.wait(lock, [this] { return running == 0 && !is_serving; });
+}
+
+/* ---- groups made from this one ---- */
+
+c10::intrusive_ptr<c10d::Backend> Group::another(const c10::intrusive_ptr<c10d::Store> &store,
+                                                 const c10::intrusive_ptr<Options> &options, int rank, int size) const
+{
+    const std::string name = options && !options->group_name.empty() ? options->group_name : options_->group_name + "/part";
+
+    return other(Settings{ store, rank, size, options ? options->timeout : timeout(), name, host_.empty() ? "*" : host_ });
+}
+
+c10::intrusive_ptr<c10d::Backend> Group::split(const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks,
+                                               const c10::intrusive_ptr<Options> &options)
+{
+    const auto own = std::find(ranks.begin(), ranks.end(), rank_);
+
+    if (own == ranks.end()) return nullptr;
+    return another(store, options, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()));
+}
+
+c10::intrusive_ptr<c10d::Backend> Group::merge(const c10::intrusive_ptr<c10d::Store> &store,
+                                               const c10::intrusive_ptr<Options> &options, const int &rank, const int &size)
+{
+    return another(store, options, rank, size);
 }
 
 /* ---- a barrier that names missing ranks: through the store, so that the communicator survives a late rank ---- */
 
 void Group::monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_ranks)
 {
-    const Milliseconds limit = options.timeout == c10d::kUnsetTimeout ? timeout_ : options.timeout;
-    const auto deadline = std::chrono::steady_clock::now() + limit;
+    const Milliseconds limit = options.timeout == c10d::kUnsetTimeout ? timeout() : options.timeout;
+    const auto deadline = Clock::now() + limit;
     const std::string round = "coll/monitored/" + std::to_string(monitored++) + "/", result = round + "verdict";
     std::string missing;
     int count = 0;
@@ -245,7 +393,7 @@ void Group::monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_
                                  "errors while waiting for send/recv from rank 0: " + text); /* torch's own words */
     }
     for (int r = 1; r < size_ && limit > kNoTimeout && (count == 0 || wait_all_ranks); r++) {
-        const auto left = std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
+        const auto left = std::chrono::duration_cast<Milliseconds>(deadline - Clock::now());
         try {
             store_->wait({ round + std::to_string(r) }, std::max(left, Milliseconds(1)));
         } catch (const std::exception &) {

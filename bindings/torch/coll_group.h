@@ -10,6 +10,8 @@
 #include "coll_work.h"
 
 #include <atomic>
+#include <condition_variable>
+#include <optional>
 #include <thread>
 
 #include <unistd.h>
@@ -26,7 +28,7 @@ struct Settings {
     Milliseconds timeout;
     std::string name;                             /* distinguishes groups that connect at one address                     */
     std::string host;                             /* where rank 0 listens; "*": the library knows; "": its environment
-                                                     tells all ranks, and the store is not asked                       */
+                                                     tells all ranks, and the store is not used                        */
 };
 
 /* How a sum goes over the wire (coll_call.wire, ...). */
@@ -37,12 +39,35 @@ struct Wire {
     at::Tensor residual;
 };
 
+/* The calls of the hook of a program (registerOnCompletionHook), one after the other, and the operations that have not ended. */
+class Hooks {
+public:
+    static void over(const std::shared_ptr<Hooks> &hooks, const std::shared_ptr<Endings> &endings, const Work &work);
+    void begun();
+    void wait();                                  /* until no operation runs, and the hook has returned */
+    void set(std::function<void(std::shared_ptr<c10d::WorkInfo>)> hook);
+    void forget();
+
+private:
+    static void serve(const std::shared_ptr<Hooks> &hooks);
+
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::function<void(std::shared_ptr<c10d::WorkInfo>)> function;
+    std::deque<std::shared_ptr<c10d::WorkInfo>> waiting;
+    size_t running = 0;
+    bool is_serving = false;
+};
+
 class Group : public Base {
 public:
     explicit Group(const Settings &settings);
     ~Group() override;
 
     const std::string getBackendName() const override { return "coll"; }
+    c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
+    void setTimeout(Milliseconds timeout) override;
+    c10d::ErrorType getError() override { return error; }
 
     Begun broadcast(Tensors &tensors, const c10d::BroadcastOptions &options = {}) override;
     Begun allreduce(Tensors &tensors, const c10d::AllreduceOptions &options = {}) override;
@@ -51,10 +76,15 @@ public:
     Begun allgather(Lists &outputs, Tensors &inputs, const c10d::AllgatherOptions &options = {}) override;
     Begun _allgather_base(at::Tensor &output, at::Tensor &input, const c10d::AllgatherOptions &options = {}) override;
     Begun allgather_coalesced(Lists &outputs, Tensors &inputs, const c10d::AllgatherOptions &options = {}) override;
+    Begun allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs,
+                                          const c10d::AllgatherOptions &options = {}) override;
     Begun gather(Lists &outputs, Tensors &inputs, const c10d::GatherOptions &options = {}) override;
+    Begun gather_single(at::Tensor &output, at::Tensor &input, const c10d::GatherOptions &options = {}) override;
     Begun scatter(Tensors &outputs, Lists &inputs, const c10d::ScatterOptions &options = {}) override;
     Begun reduce_scatter(Tensors &outputs, Lists &inputs, const c10d::ReduceScatterOptions &options = {}) override;
     Begun _reduce_scatter_base(at::Tensor &output, at::Tensor &input, const c10d::ReduceScatterOptions &options = {}) override;
+    Begun reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs,
+                                          const c10d::ReduceScatterOptions &options = {}) override;
     Begun alltoall_base(at::Tensor &output, at::Tensor &input, std::vector<int64_t> &output_splits,
                         std::vector<int64_t> &input_splits, const c10d::AllToAllOptions &options = {}) override;
     Begun alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &options = {}) override;
@@ -63,20 +93,50 @@ public:
     Begun recvAnysource(Tensors &tensors, int tag) override;
     Begun barrier(const c10d::BarrierOptions &options = {}) override;
     void monitoredBarrier(const c10d::BarrierOptions &options = {}, bool wait_all_ranks = false) override;
+    Begun allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &options = {}) override;
+
     void setSequenceNumberForGroup() override {}  /* every rank counts from 0 */
     uint64_t getSequenceNumberForGroup() override { return made; }
+    void registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)> &&hook) override;
+    void waitForPendingWorks() override { hooks->wait(); }
+    void enableCollectivesTiming() override {}    /* it is always on */
 
-    Begun allreduce_sparse(const at::Tensor &tensor, const c10d::AllreduceOptions &options);
+    /* What this thread begins until endCoalescing is one operation. */
+    void startCoalescing() override;
+    Begun endCoalescing() override;
+
+    /* A group of some of these ranks, or of ranks of two groups, which connects through the store. */
+    c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks,
+                                            const c10::intrusive_ptr<Options> &options) override;
+    c10::intrusive_ptr<c10d::Backend> merge(const c10::intrusive_ptr<c10d::Store> &store,
+                                            const c10::intrusive_ptr<Options> &options, const int &rank,
+                                            const int &size) override;
+
+    void abort() override { end_on_purpose("rank " + std::to_string(rank_) + " has aborted the process group"); }
+    void shutdown() override { close(); }
 
     /* allreduce whose messages have another type: the buffers are of 16 to 64 bits, the wire of as many or fewer. */
     Begun allreduce_wire(at::Tensor &tensor, const c10d::ReduceOp &op, const Wire &wire);
 
     void end_on_purpose(const std::string &why);  /* coll_abort: every rank's operations end with this sentence */
     void close();                                 /* end what runs, and leave; the destructor does it too       */
+    bool finish(Milliseconds limit) { return endings->finish(limit); }      /* what is chained to futures       */
+    void forget_hook() { hooks->forget(); }       /* while Python can still free it                             */
+
+protected:
+    /* A group like this one, of the module's own class. */
+    virtual c10::intrusive_ptr<c10d::Backend> other(const Settings &settings) const = 0;
 
 private:
     Handle make(c10d::OpType type, const char *title, Tensors inputs, std::vector<Tensors> outputs);
-    Begun begin(const Handle &work, coll_kind kind, Milliseconds timeout);
+    Handle begin(const Handle &work, coll_kind kind, Milliseconds timeout);
+    Handle gather_block(at::Tensor &output, at::Tensor &input, Milliseconds timeout);
+    Handle reduce_block(at::Tensor &output, at::Tensor &input, const c10d::ReduceOp &op, Milliseconds timeout);
+    Milliseconds timeout() const { return Milliseconds(timeout_ms); }
+    c10::intrusive_ptr<c10d::Backend> another(const c10::intrusive_ptr<c10d::Store> &store,
+                                              const c10::intrusive_ptr<Options> &options, int rank, int size) const;
+    void is_over(const Work &work);
+    void note(coll_status status);
     Begun receive(Tensors &tensors, int peer, int tag, c10d::OpType type, const char *title);
     void look_at(const char *title, const Tensors &tensors) const;
     void look_at_one(const char *title, const Tensors &tensors) const;
@@ -89,17 +149,24 @@ private:
     void sleep();
     void wake();
 
-    const Milliseconds timeout_;
+    std::atomic<int64_t> timeout_ms;
+    const c10::intrusive_ptr<Options> options_;
     const c10::intrusive_ptr<c10d::Store> store_;
+    const std::string host_;
     const std::shared_ptr<Endings> endings = Endings::make();
+    const std::shared_ptr<Hooks> hooks = std::make_shared<Hooks>();
     std::atomic<uint64_t> made{ 0 };
+    std::atomic<c10d::ErrorType> error{ c10d::ErrorType::SUCCESS };
     uint64_t monitored = 0;
 
-    std::mutex mutex;                             /* of the next four */
+    std::mutex mutex;                             /* of the next seven */
     coll_comm *comm = nullptr;
     std::deque<Handle> queue;
     bool closing = false;
-    std::chrono::steady_clock::time_point leave_by;
+    Clock::time_point leave_by;
+    uint64_t messages = 0;
+    std::thread::id coalescing;                   /* the thread that has called startCoalescing, or none */
+    std::vector<Handle> coalesced;
 
     const pid_t owner;                            /* a forked child, such as a worker of a DataLoader, has no threads of ours */
     std::vector<Handle> running;                  /* of the thread, as the next two */

@@ -2,22 +2,25 @@
 
 #include <torch/csrc/utils/pybind.h>
 
-#define COLL_TORCH_PYTHON
 #include "coll_group.h"
 
+#include <pybind11/chrono.h>
 #include <torch/csrc/autograd/python_variable.h>
+
+#include <algorithm>
 
 namespace py = pybind11;
 
 namespace coll_torch {
 
-/* What Python holds is a c10d::ProcessGroup (Backend); these are the calls that only ours has. */
-static Group &ours(Base &group)
+/* A module that was compiled for another version would call other functions than it means. */
+static void look_at_version()
 {
-    Group *const it = dynamic_cast<Group *>(&group);
+    const std::string compiled = COLL_TORCH_MINOR, found = py::str(py::module_::import("torch").attr("__version__"));
 
-    if (!it) throw std::invalid_argument("this process group is not of the back end coll but of " + group.getBackendName());
-    return *it;
+    if (found.compare(0, compiled.size() + 1, compiled + ".") != 0)
+        throw py::import_error("coll_torch was compiled for PyTorch " + compiled + ", and this is PyTorch " + found
+                               + ": install the coll-torch that fits, or compile it again");
 }
 
 /* The last reference may be dropped by Python, whose lock the threads of the group may need to end. */
@@ -30,14 +33,46 @@ public:
         const py::gil_scoped_release free;
         close();
     }
+
+protected:
+    c10::intrusive_ptr<c10d::Backend> other(const Settings &settings) const override;
 };
 
-static c10::intrusive_ptr<Base> create(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, double seconds,
+/* All groups, for the end of the interpreter: the objects of Python may be gone while torch keeps a group. */
+static std::mutex known_mutex;
+static std::vector<c10::weak_intrusive_ptr<Lent>> known;
+
+static c10::intrusive_ptr<Lent> make_known(const Settings &settings)
+{
+    const auto group = c10::make_intrusive<Lent>(settings);
+    const std::lock_guard<std::mutex> lock(known_mutex);
+
+    known.erase(std::remove_if(known.begin(), known.end(), [](const auto &one) { return one.expired(); }), known.end());
+    known.emplace_back(group);
+    return group;
+}
+
+static void close_all(Milliseconds limit)
+{
+    std::vector<c10::intrusive_ptr<Lent>> groups;
+    {
+        const std::lock_guard<std::mutex> lock(known_mutex);
+        for (const auto &one : known)
+            if (auto group = one.lock()) groups.push_back(std::move(group));
+    }
+    for (const auto &group : groups) group->close();
+    for (const auto &group : groups) group->finish(limit), group->forget_hook();
+}
+
+c10::intrusive_ptr<c10d::Backend> Lent::other(const Settings &settings) const
+{
+    return make_known(settings);
+}
+
+static c10::intrusive_ptr<Lent> create(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, Milliseconds timeout,
                                        const std::string &name, const std::string &host)
 {
-    const Milliseconds timeout(static_cast<int64_t>(seconds * 1000));
-
-    return c10::make_intrusive<Lent>(Settings{ store, rank, size, timeout, name, host });
+    return make_known(Settings{ store, rank, size, timeout, name, host });
 }
 
 static coll_type wire_of(const std::string &name)
@@ -47,14 +82,14 @@ static coll_type wire_of(const std::string &name)
     throw std::invalid_argument("there is no wire type \"" + name + "\"");
 }
 
-static Begun allreduce_wire(Base &group, at::Tensor &tensor, const std::string &type, bool average, const py::object &residual,
+static Begun allreduce_wire(Lent &group, at::Tensor &tensor, const std::string &type, bool average, const py::object &residual,
                             unsigned flags, uint64_t seed)
 {
     Wire wire{ wire_of(type), flags, seed, at::Tensor() };
 
     if (!residual.is_none()) wire.residual = residual.cast<at::Tensor>();
     const py::gil_scoped_release free;
-    return ours(group).allreduce_wire(tensor, average ? c10d::ReduceOp::AVG : c10d::ReduceOp::SUM, wire);
+    return group.allreduce_wire(tensor, average ? c10d::ReduceOp::AVG : c10d::ReduceOp::SUM, wire);
 }
 
 } // namespace coll_torch
@@ -62,16 +97,24 @@ static Begun allreduce_wire(Base &group, at::Tensor &tensor, const std::string &
 PYBIND11_MODULE(_c, module)
 {
     using namespace coll_torch;
+    using namespace pybind11::literals;
     const py::call_guard<py::gil_scoped_release> free;
 
+    look_at_version();
     py::module_::import("torch.distributed");
-    module.def("create", create, free);
-    module.def("register", register_backend);
-    module.def("allreduce_wire", allreduce_wire, py::arg("group"), py::arg("tensor"), py::arg("wire"),
-               py::arg("average") = false, py::arg("residual") = py::none(), py::arg("flags") = 0, py::arg("seed") = 0);
-    module.def("abort", [](Base &group, const std::string &why) { ours(group).end_on_purpose(why); }, free);
-    module.def("close", [](Base &group) { ours(group).close(); }, free);
+    py::class_<Lent, c10d::Backend, c10::intrusive_ptr<Lent>>(module, "ProcessGroupColl",
+                                                              "A back end of torch.distributed over this library.")
+        .def(py::init(&create), "store"_a, "rank"_a, "size"_a, "timeout"_a = Milliseconds(kBackendDefaultTimeout), "name"_a = "",
+             "host"_a = "*", free)
+        .def("allreduce_wire", &allreduce_wire, "tensor"_a, "wire"_a, "average"_a = false, "residual"_a = py::none(),
+             "flags"_a = 0, "seed"_a = 0)
+        .def("get_error", &Lent::getError, free)
+        .def_property_readonly("options", &Lent::getBackendOptions)
+        .def("_end", &Lent::end_on_purpose, "why"_a, free)
+        .def("_close", &Lent::close, free);
+    module.def("close_all", &close_all, "limit"_a, free);
     module.attr("STOCHASTIC") = static_cast<int>(COLL_STOCHASTIC);
+    module.attr("TORCH") = COLL_TORCH_MINOR;
     module.attr("VERSION") = std::to_string(COLL_VERSION_MAJOR) + "." + std::to_string(COLL_VERSION_MINOR) + "."
                              + std::to_string(COLL_VERSION_PATCH);
 }

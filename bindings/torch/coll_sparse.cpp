@@ -133,8 +133,10 @@ static at::Tensor added(const Sum &sum)
         ._coalesced_(true);
 }
 
-Begun Group::allreduce_sparse(const at::Tensor &tensor, const c10d::AllreduceOptions &options)
+Begun Group::allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &options)
 {
+    look_at_one(title, tensors);
+    const at::Tensor tensor = tensors[0];
     TORCH_CHECK(tensor.layout() == at::kSparse, title, " takes COO tensors; this one is ", tensor.layout());
     TORCH_CHECK(tensor.device().is_cpu(), title, " takes tensors in the memory of the CPU; this one is on ", tensor.device());
     TORCH_CHECK(options.reduceOp == c10d::ReduceOp::SUM, title, " knows the operation SUM alone");

@@ -2,7 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include <cstring>
+#include <algorithm>
 #include <thread>
 
 namespace coll_torch {
@@ -14,6 +14,18 @@ void Endings::hand(const std::shared_ptr<Endings> &to, std::function<void()> end
     to->waiting.push_back(std::move(ending));
     if (to->waiting.size() > to->idle) std::thread(serve, to).detach();
     else to->changed.notify_one();
+}
+
+std::exception_ptr failure(const std::string &why)
+{
+    return std::make_exception_ptr(c10::DistBackendError({ __func__, __FILE__, static_cast<uint32_t>(__LINE__) }, why));
+}
+
+bool Endings::finish(Milliseconds limit)
+{
+    std::unique_lock<std::mutex> lock(mutex);
+
+    return finished.wait_for(lock, limit, [this] { return waiting.empty() && busy == 0; });
 }
 
 void Endings::close()
@@ -32,10 +44,13 @@ void Endings::serve(std::shared_ptr<Endings> endings)
         while (!endings->waiting.empty()) {
             const std::function<void()> ending = std::move(endings->waiting.front());
             endings->waiting.erase(endings->waiting.begin());
+            endings->busy++;
             lock.unlock();
             ending();
             lock.lock();
+            endings->busy--;
         }
+        endings->finished.notify_all();
         if (endings->closed) return;
         endings->idle++;
         endings->changed.wait(lock, [&] { return endings->closed || !endings->waiting.empty(); });
@@ -55,6 +70,11 @@ coll_type type_of(const at::Tensor &tensor)
     case at::kBFloat16: return COLL_BF16;
     case at::kFloat: return COLL_F32;
     case at::kDouble: return COLL_F64;
+    case at::kUInt16: return COLL_U16;
+    case at::kUInt32: return COLL_U32;
+    case at::kUInt64: return COLL_U64;
+    case at::kFloat8_e4m3fn: return COLL_F8E4M3;
+    case at::kFloat8_e5m2: return COLL_F8E5M2;
     case at::kBool: return COLL_BOOL;
     case at::kComplexFloat: return COLL_C64;
     case at::kComplexDouble: return COLL_C128;
@@ -177,7 +197,8 @@ void Work::start(coll_comm *comm)
     if (!send_counts.empty()) call.send_counts = send_counts.data();
     if (!recv_counts.empty()) call.recv_counts = recv_counts.data();
     if (!list.empty()) call.list = list.data(), call.list_count = static_cast<int>(list.size());
-    const coll_status status = coll_start(comm, &call, &request);
+    if (started == Clock::time_point()) started = Clock::now();
+    status = coll_start(comm, &call, &request);
     if (status < 0) end(coll_error(comm));
 }
 
@@ -201,7 +222,7 @@ void Work::go_on(coll_comm *comm)
 bool Work::is_over(coll_comm *comm)
 {
     if (ended) return true;
-    const coll_status status = coll_test(request);
+    status = coll_test(request);
     if (status == COLL_PENDING) return false;
     const std::string timed_out = status == COLL_ERR_TIMEOUT ? title + " ended by a timeout - " : "";
     if (status < 0) return end(timed_out + coll_error(comm)), true;
@@ -213,7 +234,7 @@ bool Work::is_over(coll_comm *comm)
 
 void Work::end(const std::string &why)
 {
-    end(std::make_exception_ptr(std::runtime_error(why)));
+    end(failure(why));
 }
 
 void Work::end(std::exception_ptr wrong)
@@ -227,13 +248,15 @@ void Work::end(std::exception_ptr wrong)
         wrong = std::current_exception();
     }
     kept.clear(), afterwards.clear(), following.clear();
+    finished = Clock::now();
     const std::lock_guard<std::mutex> lock(future_mutex); /* after a wait, a call that gets the future finds it done      */
     finish(wrong);
     ended = true;
-    if (future) {
-        auto self = c10::intrusive_ptr<Work>::reclaim_copy(this);
-        Endings::hand(endings, [self] { self->settle(self->future); });
-    }
+    for (const auto &one : { future, future_result })
+        if (one) {
+            auto self = c10::intrusive_ptr<Work>::reclaim_copy(this);
+            Endings::hand(endings, [self, one] { self->settle(one); });
+        }
 }
 
 bool Work::wait(Milliseconds timeout)
@@ -243,7 +266,7 @@ bool Work::wait(Milliseconds timeout)
 
     if (timeout <= kNoTimeout) cv_.wait(lock, is_done);
     else if (!cv_.wait_for(lock, timeout, is_done))
-        throw std::runtime_error(title + " is not over after " + std::to_string(timeout.count()) + " ms; it goes on");
+        std::rethrow_exception(failure(title + " is not finished after " + std::to_string(timeout.count()) + " ms; it continues"));
     if (exception_) std::rethrow_exception(exception_);
     return true;
 }
@@ -256,10 +279,30 @@ Tensors Work::result()
     return all;
 }
 
-/* The value has the form of torch's own back ends: a list of tensors, or of lists where there are several. */
+float Work::getDuration() const
+{
+    const std::lock_guard<std::mutex> lock(mutex_);
+
+    TORCH_CHECK(completed_, title, " is not finished: it has no duration");
+    return started == Clock::time_point() ? 0 : std::chrono::duration<float, std::milli>(finished - started).count();
+}
+
+std::shared_ptr<c10d::WorkInfo> Work::info() const
+{
+    const Clock::time_point began = started == Clock::time_point() ? finished : started;
+
+    return std::make_shared<c10d::WorkInfo>(retrieveOpType(), number, began, finished, std::chrono::duration<float>(finished - began));
+}
+
+/* The value has the form of torch's own back ends: a list of tensors, or of lists if there are several; of getFutureResult a
+ * WorkResult. */
 void Work::settle(const c10::intrusive_ptr<c10::ivalue::Future> &which)
 {
-    if (exception()) which->setError(exception());
+    if (which == future_result)
+        which->markCompleted(static_cast<int64_t>(!exception()                 ? c10d::WorkResult::SUCCESS
+                                                  : status == COLL_ERR_TIMEOUT ? c10d::WorkResult::TIMEOUT
+                                                                               : c10d::WorkResult::COMM_ERROR));
+    else if (exception()) which->setError(exception());
     else if (outputs.empty()) which->markCompleted(c10::IValue(Tensors()));
     else if (outputs.size() == 1) which->markCompleted(c10::IValue(outputs[0]));
     else which->markCompleted(c10::IValue(outputs));
@@ -274,6 +317,85 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture()
         future = c10::make_intrusive<c10::ivalue::Future>(outputs.size() > 1 ? c10::ListType::create(tensors) : tensors);
         if (ended) settle(future);
     }
+    return future;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> Work::getFutureResult()
+{
+    const std::lock_guard<std::mutex> lock(future_mutex);
+
+    if (!future_result) {
+        future_result = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
+        if (ended) settle(future_result);
+    }
+    return future_result;
+}
+
+/* ---- several as one ---- */
+
+Bundle::Bundle(int rank, c10d::OpType type, std::vector<c10::intrusive_ptr<coll_torch::Work>> works)
+    : c10d::Work(rank, type), parts(std::move(works))
+{
+}
+
+bool Bundle::isCompleted()
+{
+    return std::all_of(parts.begin(), parts.end(), [](const auto &one) { return one->isCompleted(); });
+}
+
+bool Bundle::isSuccess() const
+{
+    return std::all_of(parts.begin(), parts.end(), [](const auto &one) { return one->isSuccess(); });
+}
+
+std::exception_ptr Bundle::exception() const
+{
+    for (const auto &one : parts)
+        if (const std::exception_ptr wrong = one->exception()) return wrong;
+    return nullptr;
+}
+
+bool Bundle::wait(Milliseconds timeout)
+{
+    const Clock::time_point deadline = Clock::now() + timeout;
+
+    for (const auto &one : parts) {
+        const auto left = std::chrono::duration_cast<Milliseconds>(deadline - Clock::now());
+        one->wait(timeout <= kNoTimeout ? kNoTimeout : std::max(left, Milliseconds(1)));
+    }
+    return true;
+}
+
+Tensors Bundle::result()
+{
+    Tensors all;
+
+    for (const auto &one : parts)
+        for (const at::Tensor &tensor : one->result()) all.push_back(tensor);
+    return all;
+}
+
+float Bundle::getDuration() const
+{
+    float longest = 0;
+
+    for (const auto &one : parts) longest = std::max(longest, one->getDuration());
+    return longest;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> Bundle::getFuture()
+{
+    const auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    const auto self = c10::intrusive_ptr<Bundle>::reclaim_copy(this);
+    const auto left = std::make_shared<std::atomic<size_t>>(parts.size());
+
+    if (parts.empty()) future->markCompleted(c10::IValue(Tensors()));
+    for (const auto &one : parts)
+        one->getFuture()->addCallback([future, self, left](c10::ivalue::Future &) {
+            if (--*left) return;
+            if (const std::exception_ptr wrong = self->exception()) future->setError(wrong);
+            else future->markCompleted(c10::IValue(self->result()));
+        });
     return future;
 }
 

@@ -8,6 +8,8 @@
 
 #include <ATen/ATen.h>
 
+#include <atomic>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -19,22 +21,27 @@ namespace coll_torch {
 
 using Tensors = std::vector<at::Tensor>;
 using Milliseconds = std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
 
-/* Threads on which futures end.  What a program has chained to a future may wait for another one; so each is given to a thread
- * that has nothing else to do, and to a new one where there is none. */
+/* In Python: torch.distributed.DistBackendError, which is a RuntimeError. */
+std::exception_ptr failure(const std::string &why);
+
+/* Threads on which futures end, and on which hooks are called.  What a program has chained to a future may wait for another one.
+ * So each is given to a thread that has nothing else to do, and to a new one if there is none. */
 class Endings {
 public:
     static std::shared_ptr<Endings> make() { return std::make_shared<Endings>(); }
     static void hand(const std::shared_ptr<Endings> &to, std::function<void()> ending);
     void close();                                 /* threads that have nothing to do end                          */
+    bool finish(Milliseconds limit);              /* wait until all that was handed has run; false: some has not  */
 
 private:
     static void serve(std::shared_ptr<Endings> endings);
 
     std::mutex mutex;
-    std::condition_variable changed;
+    std::condition_variable changed, finished;
     std::vector<std::function<void()>> waiting;
-    size_t idle = 0;
+    size_t idle = 0, busy = 0;
     bool closed = false;
 };
 
@@ -47,7 +54,10 @@ public:
     bool wait(Milliseconds timeout = kNoTimeout) override;
     int sourceRank() const override { return source; }
     Tensors result() override;
+    uint64_t getSequencenumber() const override { return number; }
+    float getDuration() const override;           /* milliseconds, from the first call until the last has ended */
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+    c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
 
     /* Tensors as the library needs them, contiguous.  `reads` is the tensor or a copy; `writes` a place whose contents are in
      * the tensor when the operation ends; `changes` is both.  `packs` and `spreads` do so for many tensors. */
@@ -74,9 +84,13 @@ public:
     bool is_receive() const { return call.kind == COLL_RECV; }
     bool is_message() const { return is_receive() || call.kind == COLL_SEND; }
 
+    std::shared_ptr<c10d::WorkInfo> info() const; /* of one that has ended */
+
     coll_call call{};
     std::vector<size_t> send_counts, recv_counts;
     std::vector<coll_list_item> list;
+    uint64_t number = 0;                          /* of its collectives or its messages, from 1  */
+    coll_status status = COLL_OK;                 /* of the thread of the group                  */
 
 private:
     void go_on(coll_comm *comm);
@@ -90,10 +104,29 @@ private:
     std::vector<std::function<void()>> afterwards;
     std::deque<std::function<void()>> following;
     coll_request *request = nullptr;
+    Clock::time_point started, finished;
     int source = -1;
     std::mutex future_mutex;
-    c10::intrusive_ptr<c10::ivalue::Future> future;
+    c10::intrusive_ptr<c10::ivalue::Future> future, future_result;
     bool ended = false;
+};
+
+/* Several operations as one, which is over when all of them are. */
+class Bundle : public c10d::Work {
+public:
+    Bundle(int rank, c10d::OpType type, std::vector<c10::intrusive_ptr<coll_torch::Work>> works);
+
+    bool isCompleted() override;
+    bool isSuccess() const override;
+    std::exception_ptr exception() const override;
+    bool wait(Milliseconds timeout = kNoTimeout) override;
+    Tensors result() override;
+    uint64_t getSequencenumber() const override { return parts.empty() ? 0 : parts.back()->getSequencenumber(); }
+    float getDuration() const override;
+    c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+
+private:
+    const std::vector<c10::intrusive_ptr<coll_torch::Work>> parts;
 };
 
 /* What the library calls the elements of this tensor; those that it only moves are opaque. */

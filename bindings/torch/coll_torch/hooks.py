@@ -4,7 +4,7 @@
 """
 import torch
 
-from . import _c, _of
+from .groups import _c, _of
 
 
 class Wire:
@@ -34,7 +34,7 @@ def wire_hook(state, bucket):
     if gradients.is_sparse:
         work = group.allreduce([gradients.div_(group.size())])
     else:
-        work = _c.allreduce_wire(group, gradients, state.wire, average=True,
-                                 residual=state.residual(bucket) if state.feedback else None,
-                                 flags=_c.STOCHASTIC if state.stochastic else 0, seed=state.seed + state.calls)
+        work = group.allreduce_wire(gradients, state.wire, average=True,
+                                    residual=state.residual(bucket) if state.feedback else None,
+                                    flags=_c.STOCHASTIC if state.stochastic else 0, seed=state.seed + state.calls)
     return work.get_future().then(lambda future: future.value()[0])

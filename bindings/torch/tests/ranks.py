@@ -1,16 +1,23 @@
-"""ranks.py - tests of the back end on every rank.  Started by tests/bindings/test_torch.sh under torch.distributed.run.
+"""ranks.py - tests of the back end on every rank.
 
-Inputs are small whole numbers that every rank can work out for all others, so results are compared for equality in all types.
+    python3 ranks.py [TEST...]                    a rank, under torchrun
+    python3 ranks.py --ranks N [TEST...]          N ranks, which are processes that it forks: they import torch once
+
+Inputs are small whole numbers that every rank can calculate for all others, so results are compared for equality in all types.
 """
 import datetime
 import faulthandler
 import os
 import sys
+import tempfile
+import threading
 import time
+import traceback
 
 import coll_torch
 import torch
 import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
 from torch.nn.parallel import DistributedDataParallel
 
 WHOLE = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
@@ -104,6 +111,51 @@ def test_average():
         same(x, torch.full((5,), (size() - 1) / 2, dtype=dtype))
 
 
+def test_premultiplied_sum():
+    """The sum of all inputs times a factor, rounded once."""
+    for dtype in REAL:
+        for factor in (0.25, torch.tensor(0.25)):
+            op = dist._make_nccl_premul_sum(factor)
+            x = torch.arange(6, dtype=dtype) + 4 * rank()
+            dist.all_reduce(x, op)
+            same(x, sum(torch.arange(6, dtype=torch.float64) + 4 * r for r in range(size())).mul(0.25).to(dtype))
+            whole, part = (torch.arange(3 * size(), dtype=torch.float64) + r for r in range(size())), torch.empty(3, dtype=dtype)
+            dist.reduce_scatter_single(part, torch.arange(3 * size(), dtype=dtype) + rank(), op)
+            same(part, sum(whole).mul(0.25).to(dtype).chunk(size())[rank()])
+    told(lambda: dist.all_reduce(torch.ones(1, dtype=torch.int32), dist._make_nccl_premul_sum(0.5)), "scale")
+    told(lambda: dist.all_reduce(torch.ones(1), dist._make_nccl_premul_sum(0.0)), "factor 0")
+
+
+def test_several_at_once():
+    """What DTensor and coalescing call."""
+    shapes, dtypes = [(3,), (2, 2), (0,), (5,)], [torch.float32, torch.bfloat16, torch.int64, torch.float64]
+    for n in (1, 4):
+        ins = [of(rank(), shape, dtype) for shape, dtype in zip(shapes[:n], dtypes)]
+        outs = [x.new_empty((size(),) + x.shape) for x in ins]
+        dist.group.WORLD.all_gather_single_coalesced(outs, ins).wait()
+        for out, shape, dtype in zip(outs, shapes, dtypes):
+            same(out, torch.stack([of(r, shape, dtype) for r in range(size())]))
+        wholes = [torch.stack([of(rank(), shape, dtype, to) for to in range(size())]) for shape, dtype in zip(shapes[:n], dtypes)]
+        work = dist.group.WORLD.reduce_scatter_single_coalesced(ins, wholes)
+        work.wait()
+        assert work.is_completed() and work.is_success()
+        for got, shape, dtype in zip(ins, shapes, dtypes):
+            same(got, fold(torch.add, [of(r, shape, dtype, rank()) for r in range(size())]))
+    xs = [torch.full((n + 1,), float(rank())) for n in range(4)]
+    with dist._coalescing_manager(async_ops=True) as several:
+        for x in xs:
+            dist.all_reduce(x)
+    several.wait()
+    with dist._coalescing_manager(device=torch.device("cpu"), async_ops=True) as several:
+        for x in xs:
+            dist.broadcast(x, 0)
+            dist.all_reduce(x)
+    assert several.works[0].get_future().wait()
+    for n, x in enumerate(xs):
+        same(x, torch.full((n + 1,), float(sum(range(size())) * size())))
+    told(lambda: dist.group.WORLD._end_coalescing(torch.device("cpu")), "startCoalescing")
+
+
 def test_coalesced():
     for spread in (False, True):
         xs = [laid(of(rank(), shape, torch.float32), spread) for shape in SHAPES]
@@ -153,12 +205,12 @@ def test_whole_tensors():
     for dtype, shape, spread in cases(WHOLE + REAL):
         mine = laid(of(rank(), shape, dtype), spread)
         out = laid(torch.zeros((size(),) + shape, dtype=dtype), spread)
-        dist._all_gather_base(out, mine)
+        dist.all_gather_single(out, mine)
         same(out, torch.stack([of(r, shape, dtype) for r in range(size())]))
         rows = [[of(r, shape, dtype, to) for to in range(size())] for r in range(size())]
         wanted = fold(torch.add, [rows[r][rank()] for r in range(size())])
         got = laid(torch.zeros(shape, dtype=dtype), spread)
-        dist._reduce_scatter_base(got, laid(torch.stack(rows[rank()]), spread))
+        dist.reduce_scatter_single(got, laid(torch.stack(rows[rank()]), spread))
         same(got, wanted)
         got = laid(torch.zeros(shape, dtype=dtype), spread)
         dist.reduce_scatter(got, [laid(x, spread) for x in rows[rank()]])
@@ -234,6 +286,90 @@ def test_futures():
     assert work.get_future().done()               # also when requested afterwards
     same(work.result()[0], x)
     assert dist.barrier(async_op=True).get_future().wait() == []
+
+
+def test_numbers_and_times():
+    group = dist.new_group()
+    back_end = coll_torch._of(group)
+    assert back_end._get_sequence_number_for_group() == 0
+    for n in range(1, 4):
+        work = dist.all_reduce(torch.ones(1000), group=group, async_op=True)
+        work.wait()
+        assert back_end._get_sequence_number_for_group() == n
+        assert 0 < work._get_duration() < 60e3
+        assert work._get_op_type() == int(c10d.OpType.ALLREDUCE)
+    assert work.get_future_result().wait() == 0
+    assert group._get_backend(torch.device("cpu")).options.group_name == group.group_name
+
+
+def test_hooks():
+    """Each operation that has ended is reported once, in the order of their ends, by a thread that may call Python."""
+    group, seen, threads = dist.new_group(), [], set()
+
+    def hook(info):
+        seen.append((info.op_type, info.seq))
+        threads.add(threading.get_ident())
+        assert info.time_started <= info.time_finished
+
+    group._register_on_completion_hook(hook)
+    assert group._has_hooks()
+    for _ in range(20):
+        dist.all_reduce(torch.ones(3), group=group)
+    dist.barrier(group=group)
+    group._wait_for_pending_works()
+    assert seen == [(c10d.OpType.ALLREDUCE, n + 1) for n in range(20)] + [(c10d.OpType.BARRIER, 21)], seen
+    assert threading.get_ident() not in threads
+    told(lambda: group._register_on_completion_hook(hook), "already")
+    dist.destroy_process_group(group)
+
+
+def test_groups_of_groups():
+    """split and merge, which connect through the store that torch gives them."""
+    half = [r for r in range(size()) if r % 2 == rank() % 2]
+    name = f"half {rank() % 2}"
+    part = dist.group.WORLD.split_group(half, group_name=name, group_desc="ranks with this parity")
+    x = torch.ones(2)
+    part.allreduce([x]).wait()
+    same(x, torch.full((2,), float(len(half))))
+    assert part.rank() == half.index(rank()) and part.size() == len(half)
+    part.shutdown()
+
+
+def test_threads():
+    """Two groups, each used by its own thread at the same time."""
+    groups, wrong = [dist.new_group(), dist.new_group()], []
+
+    def work(group, n):
+        try:
+            for step in range(50):
+                x = torch.full((n * 1000 + 1,), float(rank() + step))
+                dist.all_reduce(x, group=group)
+                same(x, torch.full_like(x, sum(r + step for r in range(size()))))
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(group, n)) for n, group in enumerate(groups)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not wrong, wrong
+
+
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, n):
+        return torch.full((2,), float(n))
+
+
+def test_data_loader():
+    """Its workers are forked children, which end while the group is used."""
+    for batch in torch.utils.data.DataLoader(Numbers(), batch_size=2, num_workers=2, multiprocessing_context="fork"):
+        x = batch * (rank() + 1)
+        dist.all_reduce(x)
+        same(x, batch * sum(r + 1 for r in range(size())))
 
 
 def sparse_of(r, sizes, sparse_dims, dtype, stored):
@@ -360,15 +496,15 @@ def told(call, *words):
 
 def test_refused():
     """Before anything moves; the group is as before."""
-    told(lambda: dist.broadcast(torch.ones(2).to_sparse(), 0), "dense")
-    told(lambda: dist.all_reduce(torch.ones(2, 2).to_sparse_csr()), "COO")
+    told(lambda: coll_torch._of(None).broadcast(torch.ones(2).to_sparse(), 0), "dense")
+    told(lambda: coll_torch._of(None).allreduce(torch.ones(2, 2).to_sparse_csr()), "COO")
     told(lambda: dist.all_reduce(torch.ones(2).to_sparse(), dist.ReduceOp.MAX), "SUM alone")
     told(lambda: dist.all_gather([torch.ones(2)] * size(), torch.ones(3)), "equally large")
-    told(lambda: dist._all_gather_base(torch.ones(3), torch.ones(2)), "times the 2 of a rank")
+    told(lambda: dist.all_gather_single(torch.ones(3), torch.ones(2)), "times the 2 of a rank")
     told(lambda: coll_torch._of(None).alltoall([torch.ones(1)] * size(), [torch.ones(1, dtype=torch.int)] * size()), "one type")
     told(lambda: dist.all_gather([torch.ones(1)] * (size() + 1), torch.ones(1)), "a tensor for each")
     told(lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND), "band")
-    told(lambda: coll_torch._c.allreduce_wire(coll_torch._of(None), torch.ones(2), "f7"), 'no wire type "f7"')
+    told(lambda: coll_torch._of(None).allreduce_wire(torch.ones(2), "f7"), 'no wire type "f7"')
     x = torch.ones(1)
     dist.all_reduce(x)
     same(x, torch.full((1,), float(size())))
@@ -402,6 +538,41 @@ def test_abort():
         coll_torch.abort(group, "the loss is not a number")
     else:
         told(work.wait, "the loss is not a number")
+
+
+def test_aborts_of_torch():
+    """The group's own abort, from another thread, ends calls at once, and later ones; get_error tells it."""
+    group = dist.new_group()
+    back_end = coll_torch._of(group)
+    assert back_end.get_error() == c10d.ErrorType.SUCCESS
+    dist.barrier()
+    began, work = time.monotonic(), dist.barrier(group=group, async_op=True) if rank() else None
+    ender = threading.Timer(0.1, lambda: rank() == 0 and group.abort())
+    ender.start()
+    if rank():
+        told(work.wait, "rank 0 has aborted the process group")
+    ender.join()
+    told(lambda: dist.all_reduce(torch.ones(1), group=group), "rank 0 has aborted the process group")
+    assert time.monotonic() - began < 5
+    assert back_end.get_error() == c10d.ErrorType.COMM_ERROR
+
+
+def test_many_groups():
+    """100 groups, one after the other: no descriptor and no thread is left."""
+    def held():
+        return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+    for n in range(100):
+        group = dist.new_group()
+        x = torch.ones(1)
+        dist.all_reduce(x, group=group)
+        same(x, torch.full((1,), float(size())))
+        dist.destroy_process_group(group)
+        del group
+        if n == 10:
+            before = held()
+    dist.barrier()
+    assert held() <= before, (before, held())
 
 
 def test_monitored_barrier():
@@ -546,7 +717,7 @@ def test_ddp_over_a_wire():
         assert abs(loss - best) < 0.1 * abs(best) + 0.02, (settings, loss, best)
         assert not torch.equal(weights(model), weights(plain)), settings
     x = torch.full((64,), 1 + 2.0 ** -9)          # what bf16 rounds to 1
-    coll_torch._c.allreduce_wire(coll_torch._of(None), x, "bf16").wait()
+    coll_torch._of(None).allreduce_wire(x, "bf16").wait()
     same(x, torch.full((64,), float(size())))
 
 
@@ -569,11 +740,11 @@ def last_death():
     told(lambda: dist.all_reduce(torch.ones(1)), f"rank {lost}")
 
 
-def main():
-    faulthandler.dump_traceback_later(100, exit=True)
-    dist.init_process_group("coll")
-    tests = sys.argv[1:] or [name for name in globals() if name.startswith("test_")]
-    for name in tests:
+def main(tests):
+    faulthandler.dump_traceback_later(200, exit=True)
+    dist.init_process_group("coll", init_method=os.environ.get("RANKS_INIT"), rank=int(os.environ["RANK"]),
+                            world_size=int(os.environ["WORLD_SIZE"]))
+    for name in tests or [name for name in globals() if name.startswith("test_")]:
         began = time.time()
         globals()[name]()
         if not name.startswith("last_"):
@@ -583,5 +754,28 @@ def main():
     dist.destroy_process_group()
 
 
+def fork(count, tests):
+    import torch._dynamo  # noqa: F401                  DistributedDataParallel imports it: once is enough
+    with tempfile.TemporaryDirectory() as folder:
+        children = []
+        for r in range(count):
+            child = os.fork()
+            if child == 0:
+                os.environ.update(RANK=str(r), WORLD_SIZE=str(count), RANKS_INIT=f"file://{folder}/store")
+                status = 1
+                try:
+                    main(tests)
+                    status = 0
+                except BaseException:
+                    traceback.print_exc()
+                finally:
+                    sys.stdout.flush()
+                    os._exit(status)
+            children.append(child)
+        return max([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child in children])
+
+
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--ranks"]:
+        sys.exit(fork(int(sys.argv[2]), sys.argv[3:]))
+    main(sys.argv[1:])

@@ -1,0 +1,275 @@
+"""faults.py - what the user of PyTorch sees if something fails, and that every order of ending a program is clean.
+
+    python3 faults.py [NAME...]         one line a test: ok - NAME
+
+Each rank is a process that is forked here, which ends as a program does: with atexit, destructors and the end of the interpreter.
+"""
+import atexit
+import datetime
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+
+import torch
+import torch._dynamo  # noqa: F401          DistributedDataParallel imports it: once is enough
+import torch.distributed as dist
+
+import coll_torch
+
+LIMIT = 20                                        # seconds in which every survivor has an error
+SIZE = 3                                          # ranks; two in ending_...
+
+
+def start(timeout=60):
+    dist.init_process_group("coll", init_method=os.environ["FAULTS_INIT"], rank=int(os.environ["RANK"]), world_size=SIZE,
+                            timeout=datetime.timedelta(seconds=timeout))
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    assert x.item() == SIZE
+    return dist.get_rank()
+
+
+def told(call, *words):
+    """The call fails within the limit, as DistBackendError, with these words."""
+    began = time.monotonic()
+    try:
+        call()
+    except dist.DistBackendError as error:
+        assert isinstance(error, RuntimeError)
+        for word in words:
+            assert word in str(error), (word, str(error))
+        assert "Exception raised from" not in str(error), str(error)         # one sentence, and no stack
+        assert time.monotonic() - began < LIMIT, time.monotonic() - began
+        return
+    raise AssertionError(f"no error with {words}")
+
+
+def fault_killed():
+    if start() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    told(lambda: dist.all_reduce(torch.ones(1000)), "rank 1")
+    told(lambda: dist.broadcast(torch.ones(1), 0), "rank 1")
+    assert dist.group.WORLD._get_backend(torch.device("cpu")).get_error() != torch._C._distributed_c10d.ErrorType.SUCCESS
+
+
+def fault_killed_in_ddp():
+    rank = start()
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(100, 100))
+    model(torch.ones(1, 100)).sum().backward()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    told(lambda: [model(torch.ones(1, 100)).sum().backward() for _ in range(2)], "rank 1")
+
+
+def fault_stopped():
+    """The parent lets it continue at the end."""
+    rank = start()
+    dist.barrier()
+    if rank == 2:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        told(lambda: dist.all_reduce(torch.ones(1)), "rank")
+        return
+    told(lambda: dist.all_reduce(torch.ones(1)), "rank 2")
+
+
+def fault_another_collective():
+    rank = start()
+    told(lambda: dist.broadcast(torch.ones(3), 0) if rank == 2 else dist.all_reduce(torch.ones(3)), "broadcast", "allreduce", "rank 2")
+
+
+def fault_another_count():
+    rank = start()
+    told(lambda: dist.all_reduce(torch.ones(3 + rank // 2)), "of 3 x f32", "of 4 x f32")
+
+
+def fault_timeout():
+    rank = start(timeout=1)
+    if rank != 1:
+        told(lambda: dist.all_reduce(torch.ones(1)), "timeout", "rank")
+        assert dist.group.WORLD._get_backend(torch.device("cpu")).get_error() == torch._C._distributed_c10d.ErrorType.TIMEOUT or rank
+    else:
+        told(lambda: [time.sleep(1.5), dist.all_reduce(torch.ones(1))], "rank")
+
+
+def fault_new_timeout():
+    rank = start()
+    group = dist.new_group()
+    group._get_backend(torch.device("cpu")).set_timeout(datetime.timedelta(milliseconds=300))
+    if rank == 0:
+        told(lambda: dist.all_reduce(torch.ones(1), group=group), "timeout", "0.3")
+    dist.barrier()
+
+
+def fault_abort_from_a_thread():
+    """Without any other rank: it ends calls that wait, at once."""
+    rank = start()
+    began = time.monotonic()
+    if rank == 0:
+        threading.Timer(0.2, dist.group.WORLD.abort).start()
+    told(lambda: dist.recv(torch.ones(1), (rank + 1) % SIZE), "rank 0 has aborted the process group")
+    assert time.monotonic() - began < 5
+
+
+def fault_in_a_future():
+    if start() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    future = dist.all_reduce(torch.ones(1), async_op=True).get_future().then(lambda done: done.value()[0] + 1)
+    try:
+        future.wait()
+    except RuntimeError as error:
+        assert "rank 1" in str(error), error
+        return
+    raise AssertionError("no error")
+
+
+def fault_at_the_start():
+    """A rank that never comes."""
+    os.environ["TORCH_DIST_INIT_BARRIER"] = "0"
+    if os.environ["RANK"] == "1":
+        return
+    try:
+        start(timeout=2)
+    except (RuntimeError, dist.DistError) as error:
+        assert "rank" in str(error) or "timeout" in str(error).lower() or "Timeout" in str(error), error
+        return
+    raise AssertionError("no error")
+
+
+def ending_plain():
+    start()
+    dist.destroy_process_group()
+
+
+def ending_without_destroy():
+    start()
+
+
+def ending_with_work():
+    """An operation that no other rank calls is running."""
+    if start() == 0:
+        kept.append(dist.all_reduce(torch.ones(1), async_op=True))
+    dist.group.WORLD._get_backend(torch.device("cpu")).set_timeout(datetime.timedelta(seconds=1))
+
+
+def ending_with_a_chain():
+    start()
+    future = dist.all_reduce(torch.ones(1), async_op=True).get_future()
+    kept.append(future.then(lambda done: [time.sleep(0.2), done.value()[0] + 1][1]))
+
+
+def ending_with_a_hook():
+    start()
+    dist.group.WORLD._register_on_completion_hook(lambda info: [time.sleep(0.05), kept.append(info)])
+    for _ in range(5):
+        dist.all_reduce(torch.ones(1))
+
+
+def ending_with_a_thread():
+    """A daemon thread waits for an operation that does not end."""
+    def wait():
+        try:
+            dist.recv(torch.ones(1), 1)
+        except dist.DistBackendError:             # rank 1 has left
+            pass
+
+    if start() == 0:
+        threading.Thread(target=wait, daemon=True).start()
+
+
+def ending_in_atexit():
+    start()
+    atexit.register(dist.destroy_process_group)
+
+
+def ending_with_ddp():
+    start()
+    kept.append(torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 1)))
+    kept[0](torch.ones(1, 3)).sum().backward()
+
+
+def ending_in_a_destructor():
+    class Keeper:
+        def __init__(self):
+            self.group = dist.new_group()
+
+        def __del__(self):
+            dist.destroy_process_group(self.group)
+
+    start()
+    kept.append(Keeper())
+
+
+kept = []                                         # until the interpreter ends
+KILLED = {"fault_killed": {1}, "fault_killed_in_ddp": {1}, "fault_in_a_future": {1}}
+BAD = ("terminate called", "Fatal Python error", "Segmentation fault", "core dumped", "Traceback")
+
+
+def run(name, folder):
+    """True in a child, which returns to the end of the program."""
+    global SIZE
+    SIZE = 3 if name.startswith("fault_") else 2
+    children = []
+    for rank in range(SIZE):
+        child = os.fork()
+        if child == 0:
+            log = os.open(f"{folder}/{name}.{rank}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(log, 1), os.dup2(log, 2)
+            os.environ.update(RANK=str(rank), FAULTS_INIT=f"file://{folder}/{name}.store")
+            try:
+                globals()[name]()
+            except BaseException:
+                traceback.print_exc()
+                sys.stderr.flush()
+                os._exit(1)
+            return True
+        children.append(child)
+    status = {}
+    signal.alarm(90)
+    try:
+        while len(status) < SIZE:
+            pid, how = os.waitpid(-1, 0)
+            status[children.index(pid)] = os.waitstatus_to_exitcode(how)
+            if name == "fault_stopped" and len(status) == SIZE - 1:
+                os.kill(children[2], signal.SIGCONT)
+    except TimeoutError:
+        for rank in set(range(SIZE)) - set(status):
+            os.kill(children[rank], signal.SIGKILL)
+            os.waitpid(children[rank], 0)
+    signal.alarm(0)
+    report(name, folder, status)
+    return False
+
+
+def report(name, folder, status):
+    wanted = {rank: -signal.SIGKILL if rank in KILLED.get(name, ()) else 0 for rank in range(SIZE)}
+    said = {rank: open(f"{folder}/{name}.{rank}").read() for rank in range(SIZE)}
+    if status == wanted and not any(word in text for word in BAD for text in said.values()):
+        print(f"ok - {name}", flush=True)
+        return
+    print(f"FAILED - {name}: the ranks ended with {status}, and not {wanted}", flush=True)
+    for rank, text in said.items():
+        print(f"  rank {rank}: " + text.replace("\n", "\n          "), flush=True)
+
+
+def too_late(*_):
+    raise TimeoutError
+
+
+def main():
+    names = sys.argv[1:] or [name for name in globals() if name.startswith(("fault_", "ending_"))]
+    folder = tempfile.mkdtemp()
+    os.environ.update(COLL_LIVENESS_TIMEOUT_MS="3000")
+    signal.signal(signal.SIGALRM, too_late)
+    for name in names:
+        if run(name, folder):
+            return                                # a child
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
