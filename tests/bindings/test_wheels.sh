@@ -9,18 +9,11 @@ top=$(pwd)
 : "${CC:=cc}"
 export CC
 . tests/support/checks.sh
-tools=$top/build/wheel-venv/bin
-if [ ! -x "$tools/auditwheel" ]; then
-    echo "FAILED - there is no $tools/auditwheel: sh tools/deps.sh rest"; echo "0 passed, 1 failed"; exit 1
-fi
-number() { sed -n "s/^#define COLL_VERSION_$1 //p" coll.h; }
-version=$(number MAJOR).$(number MINOR).$(number PATCH)
+. tests/support/environments.sh
 dist=$dir/dist
-PYTHONDONTWRITEBYTECODE=1
-export PYTHONDONTWRITEBYTECODE
 
 # ---- >>the wheel
-made() { env -u CC sh packages/wheels.sh "$dist" && wheel=$(ls "$dist"/coll_h-*.whl) && sdist=$dist/coll_h-$version.tar.gz; }
+made() { env -u CC sh packages/wheels.sh "$dist" coll && wheel=$(ls "$dist"/coll_h-*.whl) && sdist=$dist/coll_h-$version.tar.gz; }
 check "the wheel and the sdist" made
 named() { case $(basename "$wheel") in coll_h-"$version"-py3-none-manylinux_2_26_"$(uname -m)".whl) ;; *) return 1 ;; esac; }
 check "one version; any Python 3; glibc 2.26" named
@@ -35,20 +28,7 @@ accepted() { # PYTHON ABI: does pip take the wheel for it?
 check "Python 3.9 takes the wheel" accepted 3.9 cp39
 check "Python 3.14 without the GIL takes the wheel" accepted 3.14 cp314t
 
-# ---- >>installed: in an empty environment, whose programs are the only ones that are found
-environment() { # NAME
-    "$tools/python" -m venv --without-pip "$dir/$1" && mkdir -p "$dir/$1/home"
-}
-into() { # NAME pip's arguments...
-    to=$dir/$1; shift
-    PIP_NO_CACHE_DIR=1 "$tools/python" -m pip --python "$to/bin/python" install -q --no-index "$@"
-}
-alone() { # NAME command...
-    at=$dir/$1; shift
-    (cd "$at/home" && env -i PATH="$at/bin" HOME="$at/home" "$@")
-}
-# The commands of the page: those of its first block of code, but for `pip install`.
-lines() { sed -n '/^    pip install/,/^$/ { /^    pip install/d; s/^    //p }' "$1"; }
+# ---- >>installed
 first_line() { lines bindings/python/README.md | sed -n 1p; }
 second_line() { lines bindings/python/README.md | sed -n 2p; }
 four_processes() { # NAME: whose shell is the only program from elsewhere
@@ -62,7 +42,7 @@ from coll._load import lib
 assert os.path.dirname(lib._name) == os.path.dirname(coll.__file__), lib._name'
 }
 page() { # NAME: the program of the page
-    sed -n '/^```python/,/^```/ { /^```/d; p }' bindings/python/README.md > "$dir/$1/home/page.py"
+    program bindings/python/README.md > "$dir/$1/home/page.py"
     alone "$1" coll-run -n 3 --no-prefix python3 page.py > "$dir/said" && test "$(sort -u "$dir/said")" = "[3.0, 3.0]"
 }
 used() { # NAME what
