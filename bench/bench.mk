@@ -29,8 +29,9 @@ bench-processes: $(BUILD)/coll_perf $(BUILD)/coll-run ## processes of one host a
 bench-busy: $(BUILD)/busy ## waiting while other programs compute, blocking sockets and ours: BUSY="--ranks 4 --rounds 5"
 	@python3 bench/busy.py --build $(BUILD) $(BUSY)
 
-bench-python: $(BUILD)/coll_perf $(BUILD)/coll-run ## Python compared with C and mpi4py, for calls of 8 B
-	@PYTHONPATH=bindings/python $$(python3 -c 'import numpy' 2> /dev/null && echo python3 || echo /usr/bin/python3) bench/python.py \
+bench-python: $(BUILD)/coll_perf $(BUILD)/coll-run lib ## Python compared with C and mpi4py, for calls of 8 B
+	@COLL_LIBRARY=$(BUILD)/libcoll.so PYTHONPATH=bindings/python \
+	    $$(python3 -c 'import numpy' 2> /dev/null && echo python3 || echo /usr/bin/python3) bench/python.py \
 	    --build $(BUILD)
 
 bench-ddp: torch ## steps of training under PyTorch, also with Gloo: RANKS=2,4 MILLIONS=10,100 PLACES=host,1gbit BLOCKS=7

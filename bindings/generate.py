@@ -43,7 +43,7 @@ def main():
         'bindings/rust/coll-sys/src/lib.rs': rust.crate(table),
     }
     version = '.'.join(str(row['value']) for row in table['constants'])
-    for path in ('bindings/python/pyproject.toml', 'bindings/rust/coll-sys/Cargo.toml', 'bindings/rust/coll/Cargo.toml'):
+    for path in ('bindings/rust/coll-sys/Cargo.toml', 'bindings/rust/coll/Cargo.toml'):
         outputs[path] = re.sub(r'(?m)(^|coll-sys = .*)version = "[^"]*"', rf'\g<1>version = "{version}"', text_of(path))
     if sys.argv[1:] == ['--check']:
         stale = [path for path, text in outputs.items()

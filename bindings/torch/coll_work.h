@@ -4,7 +4,7 @@
 
 #include "coll_version.h"
 
-#include "../../coll.h"
+#include "coll.h"
 
 #include <ATen/ATen.h>
 

@@ -44,18 +44,19 @@ if command -v rustc > /dev/null 2>&1; then
     conclusion $? "Rust"
 else echo "left out - Rust: there is no rustc here"; fi
 
-# Without a library it is compiled from the single file, once.
-for time in first second; do
-    env -u COLL_LIBRARY XDG_CACHE_HOME="$dir/cache" PYTHONPATH=bindings/python CC="$CC" LD_LIBRARY_PATH= "$python" -c '
-import coll; print(coll.spawn(2, lambda comm: comm.allreduce(1)))' 2>> "$dir/compiling"
-    conclusion $? "from the single file, the $time time"
-done
-[ "$(find "$dir/cache" -name '*.so*' 2> /dev/null | wc -l)" -le 1 ]; conclusion $? "it was compiled once"
-[ "$(grep -c '^coll: compiling .*/coll.h with ' "$dir/compiling")" -eq 1 ]; conclusion $? "it says that it compiles"
-mkdir "$dir/alone" && cp -r bindings/python/coll "$dir/alone" && \
-    (cd "$dir/alone" && env -u COLL_LIBRARY LD_LIBRARY_PATH= PYTHONPATH=. \
-    "$python" -c 'import coll; print(coll._load.lib)') 2>&1 | grep -q 'make install.*copy single/coll.h into\|CDLL'
-conclusion $? "without a library and without coll.h it says what to do"
+# Where the library is looked for.
+env -u COLL_LIBRARY LD_LIBRARY_PATH="$dir/elsewhere" PYTHONPATH=bindings/python "$python" -c '
+import coll; print(coll._load.lib)' 2>&1 | grep -q 'pip install CHECKOUT.*make install.*set COLL_LIBRARY\|CDLL'
+conclusion $? "without a library it says what to do"
+series=$(sed -n 's/^#define COLL_VERSION_M[A-Z]* //p' coll.h | paste -sd .)
+mkdir "$dir/alone" && cp -r bindings/python/coll "$dir/alone" && cp "$dir/libcoll.so" "$dir/alone/coll/libcoll.so.$series" \
+    && test "$(env -u COLL_LIBRARY PYTHONPATH="$dir/alone" "$python" -c 'import coll; print(coll._load.lib._name)')" \
+        = "$dir/alone/coll/libcoll.so.$series"
+conclusion $? "the library beside the package"
+: > "$dir/alone/coll/libcoll.so.$series"
+env -u COLL_LIBRARY PYTHONPATH="$dir/alone" "$python" -c 'import coll' 2>&1 \
+    | grep -q "/alone/coll/libcoll.so.$series: file too short"
+conclusion $? "one that cannot be loaded is an error, and no other one is taken"
 if COLL_LIBRARY=/nowhere.so PYTHONPATH=bindings/python "$python" -c 'import coll' 2> /dev/null; then false; fi
 conclusion $? "a library that COLL_LIBRARY names and is not there is an error"
 
