@@ -249,8 +249,9 @@ static bool coll__handshake_is_near(const coll__handshake *g, const coll__identi
 {
     const bool is_hello = g->step == COLL__HANDSHAKE_HEAR && g->length == COLL__HELLO_LENGTH
                        && coll__hello_may_begin(g->bytes, COLL__HELLO_LENGTH);
-    const uint32_t epoch = is_hello ? coll__get32(g->bytes + 64) : us->epoch;
+    uint32_t epoch = us->epoch;
 
+    if (is_hello) memcpy(&epoch, g->bytes + offsetof(coll__hello, epoch), sizeof epoch);
     return epoch == us->epoch + 1 || epoch + 1 == us->epoch;
 }
 

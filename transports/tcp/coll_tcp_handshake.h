@@ -135,7 +135,7 @@ static void coll__hello_as(coll__hello *hello, const coll__identity *us)
     hello->rank = us->rank;
     hello->size = us->size;
     hello->epoch = us->epoch;
-    hello->auth = us->auth;
+    hello->auth = (unsigned char)us->auth;
     hello->arithmetic = us->arithmetic;
     if (hello->purpose == COLL__PURPOSE_JOIN) hello->more_lanes = us->more_lanes;
     memcpy(hello->world, us->world, sizeof us->world);
@@ -244,7 +244,7 @@ static void coll__refusal_prove(const coll__handshake *g, const coll__identity *
 {
     const bool has_hello = g->step == COLL__HANDSHAKE_HEAR && g->length == COLL__HELLO_LENGTH;
 
-    if (!COLL__HAS_SECURITY || !has_hello || !coll__has_key(us) || !(coll__get16(g->call + 68) & COLL__AUTH_KIND)) return;
+    if (!COLL__HAS_SECURITY || !has_hello || !coll__has_key(us) || !(g->call[offsetof(coll__hello, auth)] & COLL__AUTH_KIND)) return;
     if (!coll__budget_take(g->budget)) return;
     note[COLL__CONTROL_PROOF - 1] = 0;
     coll__refusal_sum(g, us, note, note + COLL__CONTROL_PROOF);
