@@ -235,7 +235,7 @@ static void coll__stream_refused(coll__tcp *tcp, coll__stream *s)
     memcpy(bytes, lane ? lane->bytes : x->head, coll__least(length, COLL_HEAD_LENGTH));
     if (length > COLL_HEAD_LENGTH) memcpy(bytes + COLL_HEAD_LENGTH, x->buffer, length - COLL_HEAD_LENGTH);
     while (n > 0 && length < sizeof bytes) {
-        n = coll__pipe_move(lane ? lane->pipe : &s->pipe, bytes + length, sizeof bytes - length, false);
+        n = coll__pipe_move(lane ? lane->link.pipe : &s->pipe, bytes + length, sizeof bytes - length, false);
         if (n > 0) length += (size_t)n;
     }
     const bool is_whole = coll__control_read(bytes, tcp->size, &control);

@@ -305,6 +305,7 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     for (size_t i = 0; tcp->streams && i < streams; i++) {
         coll__stream *s = &tcp->streams[i];
         s->pipe.fd = -1;
+        s->link = (coll__connection){ .stream = s, .pipe = &s->pipe };
         s->peer = (int)(i / COLL_CHANNEL_COUNT);
         s->channel = (int)(i % COLL_CHANNEL_COUNT);
         s->out.end = &s->out.first;
