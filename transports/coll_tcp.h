@@ -240,7 +240,7 @@ static const char *coll__tcp_describe_but(coll__tcp *tcp, int first, int count)
         const coll__stream *s = coll__stream_to(tcp, i, COLL_CHANNEL_CALLS);
         if (i >= first && i < first + count) continue;
         if (!coll__is_of_this_host(tcp, i)) by_network++;
-        else if (s->state == COLL__STREAM_OPEN ? coll__pipe_is_memory(&s->pipe) : tcp->shares) by_memory++;
+        else if (s->state == COLL__STREAM_OPEN ? coll__pipe_is_memory(&s->pipe) : coll__shares_with(tcp, i)) by_memory++;
         else by_loopback++;
     }
     coll__io_describe(&tcp->io, text, room);

@@ -42,7 +42,6 @@ typedef struct coll__tcp {
     coll__network network;                        /* local addresses and ports to use                         */
     bool is_bootstrapping;                        /* rank 0: until all endpoints are known                    */
     coll_tcp options;                             /* only its numbers                                         */
-    bool shares;                                  /* memory with other processes of this host                 */
     coll__shm_segment segment;                         /* this rank's segment                                 */
     bool is_elsewhere;                            /* rank 0: its configured address is not local              */
     coll__log log;
@@ -104,6 +103,12 @@ static inline coll__stream *coll__stream_to(const coll__tcp *tcp, int peer, int 
 static inline bool coll__is_of_this_host(const coll__tcp *tcp, int rank)
 {
     return !memcmp(tcp->endpoints[rank].host, tcp->us.host, sizeof tcp->us.host);
+}
+
+/* Do this rank and another one share memory? */
+static inline bool coll__shares_with(const coll__tcp *tcp, int rank)
+{
+    return coll__is_of_this_host(tcp, rank) && tcp->endpoints[tcp->rank].shares && tcp->endpoints[rank].shares;
 }
 
 static void coll__activate(coll__tcp *tcp, coll__stream *s)
@@ -287,7 +292,6 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     tcp->log = *log;
     tcp->suspicion.rank = tcp->failure.rank = -1;
     tcp->options = coll__tcp_kept(c->tcp);
-    tcp->shares = COLL__HAS_SHM && c->tcp.share_memory >= 0;
     tcp->is_open = settings->is_open;
     tcp->lacks_tls = settings->lacks_tls;
     (void)pthread_mutex_init(&tcp->accept_lock, NULL);
@@ -323,7 +327,8 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
         coll__endpoint *own = &tcp->endpoints[c->rank];
         own->processor_set = coll__processor_set(&own->processors);
         own->pid = tcp->heartbeat.own.pid;
-        if (tcp->shares && c->size > 1 && c->tcp.shm_collectives >= 0 && settings->auth <= COLL__AUTH_KEY)
+        own->shares = COLL__HAS_SHM && c->tcp.share_memory >= 0;
+        if (own->shares && c->size > 1 && c->tcp.shm_collectives >= 0 && settings->auth <= COLL__AUTH_KEY)
             tcp->segment = coll__shm_segment_open();
         coll__shm_segment_sign(&tcp->segment, c->rank, tcp->us.world);
         own->segment = coll__shm_segment_number(&tcp->segment);
