@@ -243,8 +243,9 @@ static void coll__refusal_sum(const coll__handshake *g, const coll__identity *us
 static void coll__refusal_prove(const coll__handshake *g, const coll__identity *us, unsigned char *note)
 {
     const bool has_hello = g->step == COLL__HANDSHAKE_HEAR && g->length == COLL__HELLO_LENGTH;
+    const int theirs = g->call[offsetof(coll__hello, auth)];
 
-    if (!COLL__HAS_SECURITY || !has_hello || !coll__has_key(us) || !(g->call[offsetof(coll__hello, auth)] & COLL__AUTH_KIND)) return;
+    if (!COLL__HAS_SECURITY || !has_hello || !coll__has_key(us) || !(theirs & COLL__AUTH_KIND)) return;
     if (!coll__budget_take(g->budget)) return;
     note[COLL__CONTROL_PROOF - 1] = 0;
     coll__refusal_sum(g, us, note, note + COLL__CONTROL_PROOF);

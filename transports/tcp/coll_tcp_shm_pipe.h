@@ -1,9 +1,10 @@
 /* coll_tcp_shm_pipe.h - a pipe between two processes of one host, through shared memory.
  *
- * Ranks of one host use it if the endpoints of both say that they share memory.  The caller creates a memfd, sealed against resizing, and sends its path, /proc/PID/fd/N, as the first bytes of the
- * connection.  Only processes of the same user can open that, and these can read each other's memory anyway.  So with TLS or
- * checksums, which ask for more, shared memory is not used: a pipe that already has a kind keeps it.  The called side opens
- * and checks the memory, and takes it; or it refuses, for any reason, and the bytes go over the socket:
+ * Ranks of one host use it if the endpoints of both say that they share memory.  The caller creates a memfd, sealed against
+ * resizing, and sends its path, /proc/PID/fd/N, as the first bytes of the connection.  Only processes of the same user can open
+ * that, and these can read each other's memory anyway.  So with TLS or checksums, which ask for more, shared memory is not used:
+ * a pipe that already has a kind keeps it.  The called side opens and checks the memory, and takes it; or it refuses, for any
+ * reason, and the bytes go over the socket:
  *
  *     caller                               called side
  *     OFFER: magic, PID, N

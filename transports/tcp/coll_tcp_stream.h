@@ -151,7 +151,8 @@ static ssize_t coll__stream_send(coll__stream *s)
     const coll_xfer *x = s->out.first;
     coll__piece piece;
 
-    if (x->next || x->moved > 0 || x->length == 0 || x->length > COLL__EAGER_MOST) return coll__pipe_send(&s->pipe, coll__push_message(s));
+    if (x->next || x->moved > 0 || x->length == 0 || x->length > COLL__EAGER_MOST)
+        return coll__pipe_send(&s->pipe, coll__push_message(s));
     memcpy(piece.bytes, x->head, COLL_HEAD_LENGTH);
     memcpy(piece.bytes + COLL_HEAD_LENGTH, x->buffer, x->length);
     return coll__pipe_write(&s->pipe, piece.bytes, COLL_HEAD_LENGTH + x->length);
