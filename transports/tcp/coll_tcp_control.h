@@ -129,7 +129,7 @@ static bool coll__tcp_has_freed(void *context, int peer, uint64_t id)
     coll__tcp *tcp = (coll__tcp *)context;
     coll__heartbeat *p = &tcp->heartbeat;
     coll__control_line *line = &p->lines[0];
-    coll__quiet *quiet = &tcp->quiet[peer], last = *quiet;
+    coll__known *quiet = &tcp->known[peer], last = *quiet;
 
     if (!p->has_thread) return false;
     pthread_mutex_lock(&p->lock);

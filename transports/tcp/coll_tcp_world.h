@@ -19,9 +19,9 @@ enum {
 
 #define COLL__BALLOT_DECIDED UINT64_MAX              /* of a decided table                                    */
 
-/* A rank's state at the last look: turns of the communicator lists, bytes received, and the heartbeat number and time since
- * when it is unchanged. */
-typedef struct coll__quiet { uint32_t turn, own_version, beat; uint64_t received; int64_t since; } coll__quiet;
+/* What is known of a rank: the first rank of its host, plus 1; 0: not known yet.  Its state at the last look: turns of the
+ * communicator lists, bytes received, and the heartbeat number and time since when it is unchanged. */
+typedef struct coll__known { int home; uint32_t turn, own_version, beat; uint64_t received; int64_t since; } coll__known;
 
 typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__presence;
 
@@ -55,14 +55,13 @@ typedef struct coll__tcp {
     int64_t         refused_at;
     int             redials;                      /* streams that wait to connect again                       */
     coll__endpoint *endpoints;                    /* by rank                                                  */
-    int            *homes;                        /* first rank of each rank's host; NULL: not computed yet   */
     coll__stream   *streams;                      /* by peer and channel                                      */
     coll__active    active;
     coll__io        io;
     coll__control_line *controls;                 /* rank 0: one for each rank; others: [0], to rank 0        */
     coll__heartbeat heartbeat;                    /* owns `controls` after the start                          */
     unsigned char  *presence;
-    struct coll__quiet *quiet;                    /* by rank (coll_tcp_control.h)                             */
+    coll__known    *known;                        /* by rank                                                  */
     int             bye_count, ended_count, present_count;
     pthread_mutex_t accept_lock;                  /* guards the members below; taken before the heartbeat's   */
     coll__handshake    *handshakes;               /* handshakes under way, as the called side                 */
@@ -233,12 +232,11 @@ static void coll__tcp_free(coll__tcp *tcp)
     }
     for (int i = 0; i < tcp->handshake_count; i++) coll__pipe_close(&tcp->handshakes[i].pipe);
     coll__give(tcp->endpoints);
-    coll__give(tcp->homes);
     coll__give(tcp->streams);
     coll__give(tcp->active.streams);
     coll__give(tcp->controls);
     coll__give(tcp->presence);
-    coll__give(tcp->quiet);
+    coll__give(tcp->known);
     coll__give(tcp->handshakes);
     pthread_mutex_destroy(&tcp->accept_lock);
     coll__tls_free(tcp->us.tls);
@@ -304,7 +302,7 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     /* large and rarely used: zero pages stay unallocated */
     tcp->controls = (coll__control_line *)coll__take_zeros(c->allocator, c->rank == 0 ? size : 2 * size, sizeof *tcp->controls);
     tcp->presence = (unsigned char *)coll__allocate(c->allocator, size);
-    tcp->quiet = (coll__quiet *)coll__take_zeros(c->allocator, size, sizeof *tcp->quiet);
+    tcp->known = (coll__known *)coll__take_zeros(c->allocator, size, sizeof *tcp->known);
     tcp->handshakes = (coll__handshake *)coll__take_zeros(c->allocator, (size_t)tcp->handshake_room, sizeof *tcp->handshakes);
     for (size_t i = 0; tcp->streams && i < streams; i++) {
         coll__stream *s = &tcp->streams[i];
@@ -323,7 +321,7 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     const bool has_heartbeat = coll__heartbeat_init(&tcp->heartbeat, c->rank, c->size, tcp->handshake_room, tcp->controls,
                                                     tcp->endpoints);
     if (has_heartbeat && has_lanes && tcp->endpoints && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence
-        && tcp->quiet && tcp->handshakes && coll__identify(&tcp->us, settings)) {
+        && tcp->known && tcp->handshakes && coll__identify(&tcp->us, settings)) {
         coll__endpoint *own = &tcp->endpoints[c->rank];
         own->processor_set = coll__processor_set(&own->processors);
         own->pid = tcp->heartbeat.own.pid;
