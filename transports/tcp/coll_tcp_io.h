@@ -300,7 +300,8 @@ static bool coll__uring_post(coll__io *io, coll__connection *e)
 
     if (!coll__pipe_is_plain(e->pipe)) return coll__uring_watch(io, e);
     const bool is_body = l ? l->step == COLL__LAND_BODY : s->in.first && s->in.first->moved >= COLL_HEAD_LENGTH;
-    struct msghdr *m = e->is_pull_posted ? NULL : l ? coll__stripe_pull_message(l, true) : s->in.first ? coll__pull_message(s) : NULL;
+    struct msghdr *m = NULL;
+    if (!e->is_pull_posted && s->in.first) m = l ? coll__stripe_pull_message(l, true) : coll__pull_message(s);
     if (m && (sqe = coll__uring_request(io))) {
         io_uring_prep_recvmsg(sqe, e->pipe->fd, m, is_body ? MSG_WAITALL : 0);
         io_uring_sqe_set_data(sqe, (void *)((uintptr_t)e | COLL__RING_PULL));
@@ -355,9 +356,10 @@ static coll_status coll__io_open(coll__io *io, const coll_allocator *memory, con
                                  const coll__log *log)
 {
     coll__io_init(io);
-    const int watch = coll__watched_open(&io->events, memory);
+    const size_t room = coll__watched_room(streams);
+    const int watch = coll__watched_open(&io->events, memory, room);
     const int doorbell = is_heard ? coll__doorbell_open_pipe(&io->doorbell) : coll__doorbell_open(&io->doorbell);
-    io->fds = (struct pollfd *)coll__take_zeros(memory, streams + 1, sizeof *io->fds);
+    io->fds = (struct pollfd *)coll__take_zeros(memory, streams + 1 + room, sizeof *io->fds);
     if (watch || doorbell || !io->fds)
         return coll__start_failed(COLL_ERR_SYSTEM, "descriptors to wait with: %s",
                                   strerror(watch ? watch : doorbell ? doorbell : ENOMEM));
@@ -413,10 +415,6 @@ static void coll__io_watch(coll__io *io, int fd, short want, uint64_t tag) { col
 static void coll__io_forget(coll__io *io, int fd) { coll__watched_remove(&io->events, fd); }
 
 /* Wait for events only. */
-static void coll__io_wait_events(coll__io *io, int wait_ms)
-{
-    struct pollfd only[1];
-    coll__watched_wait(&io->events, only, 1, wait_ms);
-}
+static void coll__io_wait_events(coll__io *io, int wait_ms) { coll__watched_wait(&io->events, io->fds, 1, wait_ms); }
 
 #endif /* COLL_TCP_IO_H */
