@@ -59,7 +59,6 @@ typedef struct coll__voter {
 /* A connection attempt to another rank. */
 typedef struct coll__dialling {
     coll__handshake *handshake;                   /* NULL: none in progress                                   */
-    bool         is_connected;
     coll__heard  heard;                           /* after the handshake                                      */
     int          way;                             /* index of the next address                                */
     unsigned     refusing;                        /* addresses that refuse the connect, a bit for each        */
@@ -85,7 +84,6 @@ typedef struct coll__agreement {
     int            grace_ms;
     int            shortage;                      /* errno of the last socket that could not be made; 0: none */
     int            proposer;                      /* the proposer that sent the decision on a lasting connection; -1: none */
-    bool           is_watched;                    /* the old job has a liveness timeout                       */
     int64_t        began, deadline, sign_at;      /* began: when this rank became the proposer                */
     coll_failure  *failure;
 } coll__agreement;
@@ -98,7 +96,7 @@ static void coll__agreement_look(coll__agreement *h)
     const int64_t now = coll__now();
 
     pthread_mutex_lock(&p->lock);
-    const bool is_detector = p->rank == 0 && h->is_watched && now - p->turned_at < coll__liveness(p) / 2;
+    const bool is_detector = p->rank == 0 && p->has_thread && now - p->turned_at < coll__liveness(p) / 2;
     for (int i = 0; i < h->count; i++) {
         const int rank = h->ranks[i];
         if (i == h->me || h->is_there[i]) continue;
@@ -201,15 +199,16 @@ static void coll__agreement_settle(coll__agreement *h, const unsigned char *tabl
     h->own->ballot = COLL__BALLOT_DECIDED;
 }
 
-/* ---- >>connecting ---- */
+/* Is the last control message the decision?  Then record it. */
+static bool coll__heard_decision(coll__agreement *h, const coll__heard *heard)
+{
+    const bool is_decision = heard->control.note == COLL__CONTROL_AGREED && heard->ballot > 0;
 
-/* Result of a connection attempt. */
-typedef enum coll__answer {
-    COLL__ANSWER_NONE,                             /* not yet                                                  */
-    COLL__ANSWER_NOTE,                             /* a control message                                       */
-    COLL__ANSWER_NO_RANK,                          /* all its addresses refuse: it is lost                    */
-    COLL__ANSWER_NOT_READY                         /* connect again                                           */
-} coll__answer;
+    if (is_decision) coll__agreement_settle(h, coll__heard_table(heard));
+    return is_decision;
+}
+
+/* ---- >>connecting ---- */
 
 static void coll__dialling_ends(coll__dialling *c)
 {
@@ -217,53 +216,59 @@ static void coll__dialling_ends(coll__dialling *c)
     coll__give(c->handshake);
     c->handshake = NULL;
     coll__pipe_close(&c->heard.pipe);
-    c->is_connected = false;
 }
 
-/* A failed attempt: use the next address. */
-static coll__answer coll__dialling_hopeless(coll__dialling *c, int count, int error)
+/* End an attempt, and pause before the next one. */
+static void coll__dialling_rests(const coll__agreement *h, coll__dialling *c)
 {
+    coll__dialling_ends(c);
+    c->call_at = coll__deadline(h->base > 0 ? COLL__CALL_AGAIN_MS : COLL__AGAIN_MS);
+}
+
+/* No connection: use the next address, and pause after the last one.  If all addresses refuse, the rank is lost. */
+static void coll__dialling_hopeless(coll__agreement *h, int to, int error)
+{
+    coll__dialling *c = &h->calls[to];
+    const int count = h->old->endpoints[h->ranks[to]].count;
+
     if (error == ECONNREFUSED) c->refusing |= 1u << (unsigned)((c->way - 1) % count);
     else c->refusing = 0;
-    coll__dialling_ends(c);
-    const bool is_nobody = c->refusing == (1u << (unsigned)count) - 1;
-    c->call_at = c->way % count == 0 ? coll__deadline(COLL__AGAIN_MS) : 0;
-    return is_nobody ? COLL__ANSWER_NO_RANK : COLL__ANSWER_NOT_READY;
+    if (c->refusing == (1u << (unsigned)count) - 1) h->is_lost[to] = 1;
+    if (c->way % count == 0) coll__dialling_rests(h, c);
+    else coll__dialling_ends(c);
 }
 
-static coll__answer coll__dialling_begin(coll__agreement *h, coll__dialling *c, int to)
+static void coll__dialling_begin(coll__agreement *h, int to)
 {
+    coll__dialling *c = &h->calls[to];
     const int rank = h->ranks[to], count = h->old->endpoints[rank].count;
     const coll__hello hello = { .purpose = COLL__PURPOSE_JOIN, .to = to };
 
-    if (count == 0) return COLL__ANSWER_NO_RANK;
+    if (count == 0) h->is_lost[to] = 1;
+    if (count == 0) return;
     const coll__address a = coll__endpoint_address(h->old, rank, c->way++ % count);
-    const int fd = coll__dial(&a);
-    if (fd < 0 && coll__is_shortage(errno)) h->shortage = errno;
-    if (fd < 0) return coll__dialling_hopeless(c, count, errno);
-    c->handshake = (coll__handshake *)coll__take(coll__like(h->old), sizeof *c->handshake);
+    const int fd = coll__dial(&a), error = errno;
+    if (fd < 0 && coll__is_shortage(error)) h->shortage = error;
+    if (fd < 0) coll__dialling_hopeless(h, to, error);
+    else c->handshake = (coll__handshake *)coll__take(coll__like(h->old), sizeof *c->handshake);
     if (c->handshake) coll__handshake_call(c->handshake, &h->us, fd, hello, coll__never);
-    else close(fd);
-    return c->handshake ? COLL__ANSWER_NONE : COLL__ANSWER_NOT_READY;
+    else if (fd >= 0) close(fd);
 }
 
-/* Continue an attempt without blocking. */
-static coll__answer coll__dialling_advance(coll__agreement *h, coll__dialling *c, int to)
+/* Continue an attempt without blocking.  true: a control message has arrived. */
+static bool coll__dialling_advance(coll__agreement *h, int to)
 {
-    const int count = h->old->endpoints[h->ranks[to]].count;
+    coll__dialling *c = &h->calls[to];
     coll_status status = COLL_OK;
 
-    if (!c->handshake && c->heard.pipe.fd < 0) {
-        if (coll__now() < c->call_at) return COLL__ANSWER_NONE;
-        const coll__answer reply = coll__dialling_begin(h, c, to);
-        if (reply != COLL__ANSWER_NONE) return reply;
-    }
-    if (c->handshake && !c->is_connected) {
+    if (!c->handshake && c->heard.pipe.fd < 0 && coll__now() >= c->call_at) coll__dialling_begin(h, to);
+    if (!c->handshake && c->heard.pipe.fd < 0) return false;
+    if (c->handshake && c->handshake->step == COLL__HANDSHAKE_SAY && c->handshake->length == 0) {
         struct pollfd at = { .fd = c->handshake->pipe.fd, .events = POLLOUT };
-        if (poll(&at, 1, 0) <= 0) return COLL__ANSWER_NONE;
+        if (poll(&at, 1, 0) <= 0) return false;
         const int error = coll__dial_result(at.fd);
-        if (error) return coll__dialling_hopeless(c, count, error);
-        c->is_connected = true;
+        if (error) coll__dialling_hopeless(h, to, error);
+        if (error) return false;
         c->refusing = 0;
     }
     if (c->handshake) {
@@ -275,19 +280,16 @@ static coll__answer coll__dialling_advance(coll__agreement *h, coll__dialling *c
         }
     }
     if (status == COLL_OK) status = coll__heard_next(h, &c->heard);
-    if (status == COLL_PENDING) return COLL__ANSWER_NONE;
-    if (status == COLL_OK) return COLL__ANSWER_NOTE;
+    if (status >= 0) return status == COLL_OK;
     if (!c->turned_away_at && status != COLL_ERR_PEER) c->turned_away_at = coll__now();
-    coll__dialling_ends(c);
-    c->call_at = coll__deadline(COLL__AGAIN_MS);
-    return COLL__ANSWER_NOT_READY;
+    coll__dialling_rests(h, c);
+    return false;
 }
 
 /* What to poll for; events 0: nothing, continue at once. */
 static struct pollfd coll__dialling_watch(coll__dialling *c)
 {
-    if (c->handshake)
-        return (struct pollfd){ .fd = c->handshake->pipe.fd, .events = c->is_connected ? c->handshake->want : POLLOUT };
+    if (c->handshake) return (struct pollfd){ .fd = c->handshake->pipe.fd, .events = c->handshake->want };
     if (c->heard.pipe.fd < 0) return (struct pollfd){ .fd = -1, .events = POLLIN };
     return (struct pollfd){ .fd = c->heard.pipe.fd, .events = coll__pipe_await(&c->heard.pipe, POLLIN) };
 }
@@ -391,38 +393,22 @@ static void coll__agreement_accept(coll__agreement *h)
     coll__accept_tidy(tcp);
 }
 
-/* Handle an answer.  true: it was the decision, now in h->table. */
-static bool coll__agreement_answered(coll__agreement *h, int place, coll__answer reply)
-{
-    coll__dialling *c = &h->calls[place];
-    const coll__control_note note = reply == COLL__ANSWER_NOTE ? c->heard.control.note : COLL__CONTROL_LIMIT;
-    const int64_t now = coll__now();
-
-    if (reply == COLL__ANSWER_NO_RANK) h->is_lost[place] = 1;
-    if (note == COLL__CONTROL_AGREED && c->heard.ballot > 0) {
-        coll__agreement_settle(h, coll__heard_table(&c->heard));
-        return true;
-    }
-    if (note == COLL__CONTROL_WELCOME) coll__agreement_lives(h, place);           /* an earlier proposer: connect to it */
-    if (note == COLL__CONTROL_REFUSE && !c->turned_away_at) c->turned_away_at = now;
-    if (c->turned_away_at && now - c->turned_away_at > h->grace_ms * (int64_t)COLL__MS) h->is_late[place] = 1;
-    return false;
-}
-
-/* Connect to absent ranks.  If all addresses refuse, the rank is lost.  true: a rank has sent the decision, now in h->table. */
+/* Connect to absent ranks.  true: a rank has sent the decision, now in h->table. */
 static bool coll__agreement_call_all(coll__agreement *h)
 {
+    const int64_t now = coll__now();
+
     for (int i = 0; i < h->count; i++) {
         coll__dialling *c = &h->calls[i];
-        if (i == h->me || h->is_lost[i] || h->is_there[i] || h->voters[i].heard.pipe.fd >= 0) {
+        const bool is_absent = i != h->me && !h->is_lost[i] && !h->is_there[i] && h->voters[i].heard.pipe.fd < 0;
+        if (is_absent && coll__dialling_advance(h, i)) {
+            if (coll__heard_decision(h, &c->heard)) return true;
+            if (c->heard.control.note == COLL__CONTROL_WELCOME) coll__agreement_lives(h, i);      /* an earlier proposer */
+            if (c->heard.control.note == COLL__CONTROL_REFUSE && !c->turned_away_at) c->turned_away_at = now;
             coll__dialling_ends(c);
-            continue;
         }
-        const coll__answer reply = coll__dialling_advance(h, c, i);
-        if (reply == COLL__ANSWER_NONE) continue;
-        if (coll__agreement_answered(h, i, reply)) return true;
-        coll__dialling_ends(c);
-        if (c->call_at > coll__now()) c->call_at = coll__deadline(COLL__CALL_AGAIN_MS);
+        if (!is_absent) coll__dialling_ends(c);
+        else if (c->turned_away_at && now - c->turned_away_at > h->grace_ms * (int64_t)COLL__MS) h->is_late[i] = 1;
     }
     return false;
 }
@@ -594,10 +580,7 @@ static coll_status coll__agreement_serve(coll__agreement *h, coll__heard *heard)
             heard_at = coll__now();
             if (note == COLL__CONTROL_REFUSE)
                 return coll__set_failure(h->failure, heard->control.what.status, -1, "%s", heard->control.what.text);
-            if (note == COLL__CONTROL_AGREED && heard->ballot > 0) {
-                coll__agreement_settle(h, coll__heard_table(heard));
-                return COLL_OK;
-            }
+            if (coll__heard_decision(h, heard)) return COLL_OK;
             if (note != COLL__CONTROL_TABLE && note != COLL__CONTROL_WELCOME && note != COLL__CONTROL_MISSING) continue;
             if (heard->promise > h->own->promised) h->own->promised = heard->promise;
             if (heard->ballot >= h->own->promised) coll__agreement_hold(h, heard->ballot, coll__heard_table(heard));
@@ -621,29 +604,20 @@ static coll_status coll__agreement_join(coll__agreement *h, int proposer)
     c->way = 0;
     c->refusing = 0;
     c->call_at = 0;
-    for (bool is_over = false; !is_over;) {
+    for (;;) {
         coll__agreement_look(h);
         coll__agreement_accept(h);
-        const coll__answer reply = coll__dialling_advance(h, c, proposer);
-        const coll__control_note note = reply == COLL__ANSWER_NOTE ? c->heard.control.note : COLL__CONTROL_LIMIT;
-        if (note == COLL__CONTROL_WELCOME) {
+        const bool has_note = coll__dialling_advance(h, proposer);
+        if (has_note && c->heard.control.note == COLL__CONTROL_WELCOME) {
             status = coll__agreement_serve(h, &c->heard);
             break;
         }
-        if (note == COLL__CONTROL_AGREED && c->heard.ballot > 0) {
-            coll__agreement_settle(h, coll__heard_table(&c->heard));
-            coll__dialling_ends(c);                /* not used for the new job                                */
-            return COLL_OK;
-        }
-        if (reply == COLL__ANSWER_NO_RANK) h->is_lost[proposer] = 1;
-        is_over = (reply != COLL__ANSWER_NOTE && coll__agreement_first(h) != proposer) || coll__now() >= until;
-        if (reply == COLL__ANSWER_NOTE) {          /* it has not noticed the failure yet                      */
-            coll__dialling_ends(c);
-            c->call_at = coll__deadline(COLL__AGAIN_MS);
-        }
+        const bool is_decided = has_note && coll__heard_decision(h, &c->heard);
+        if (has_note) coll__dialling_rests(h, c);  /* it has not noticed the failure yet, or its connection is not needed */
+        if (is_decided) return COLL_OK;
+        if ((!has_note && coll__agreement_first(h) != proposer) || coll__now() >= until) break;
         struct pollfd at = coll__dialling_watch(c);
-        const bool is_waiting = !is_over && at.events != 0;
-        if (is_waiting) (void)poll(&at, 1, coll__ms_until(at.fd < 0 ? c->call_at : until, COLL__AGREE_LOOK_MS));
+        if (at.events) (void)poll(&at, 1, coll__ms_until(at.fd < 0 ? c->call_at : until, COLL__AGREE_LOOK_MS));
     }
     if (status == COLL_OK) h->proposer = proposer;
     else coll__dialling_ends(c);

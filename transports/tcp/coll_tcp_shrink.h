@@ -165,8 +165,7 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
 {
     coll__tcp *old = (coll__tcp *)context;
     const int liveness = old->heartbeat.has_thread ? old->heartbeat.liveness_ms : 0;
-    coll__agreement h = { .old = old, .us = old->us, .ranks = ranks, .count = count, .failure = failure,
-                          .is_watched = liveness > 0 };
+    coll__agreement h = { .old = old, .us = old->us, .ranks = ranks, .count = count, .failure = failure };
     coll_status status = COLL_OK;
 
     if (old->listener < 0)
