@@ -8,12 +8,11 @@
  *     lane 1          chunk 1           | chunk 2 ...
  *     lane 2          chunk 2     | chunk 1 ...
  *
- * A chunk has a head of 16 bytes: 0 u32 number of the message among the long ones of its direction, 4 u32 length, 8 u64 offset
- * in the body.  Length 0 is an end mark: on lane 0 it ends that lane's part of the message; on other lanes it ends the lane,
- * when the sender leaves.  A lane that closes without an end mark was cut, which ends the stream.
+ * A chunk has a head (coll__chunk).  Length 0 is an end mark: on lane 0 it ends that lane's part of the message; on other lanes
+ * it ends the lane, when the sender leaves.  A lane that closes without an end mark was cut, which ends the stream.
  *
  * Once all chunks of a long message are assigned, those of the next one follow, even if some are in flight.  The receiver
- * accepts COLL__LONG_MOST messages at once.  It leaves a chunk unread until the head of its message has arrived.  This cannot
+ * accepts one long message at a time.  It leaves a chunk unread until the head of its message has been accepted.  This cannot
  * deadlock: the data behind such a chunk is always later than the head that it waits for. */
 #ifndef COLL_TCP_LANES_H
 #define COLL_TCP_LANES_H
@@ -24,11 +23,13 @@
 
 enum {
     COLL__CHUNK_MOST  = 8 * COLL__CHUNK_LEAST,
-    COLL__CHUNK_HEAD  = 16,
+    COLL__CHUNK_HEAD  = 16,                       /* bytes of its head                                        */
     COLL__CHUNKS_LANE = 8,                        /* chunks of a long body per lane, so that all end together */
-    COLL__LONG_MOST   = 8,                        /* long messages received at the same time                  */
     COLL__UNSENT_MOST = 4 * COLL__CHUNK_LEAST     /* unsent bytes that a lane may buffer                      */
 };
+
+/* The head of a chunk: the number of its message among the long ones of its direction, and the place in the body. */
+typedef struct coll__chunk { uint32_t number, length; uint64_t offset; } coll__chunk;
 
 /* What a lane is sending: a message or a chunk; the first chunk on lane 0 follows the head of its message. */
 typedef struct coll__outgoing {
@@ -44,7 +45,8 @@ typedef enum coll__landing_step {
     COLL__LAND_HEAD,                              /* lane 0: a message's head                                 */
     COLL__LAND_BODY,                              /* `left` bytes of the message `xfer`, or of a chunk of it  */
     COLL__LAND_HELD,                              /* nothing until the chunk's message has begun              */
-    COLL__LAND_OVER                               /* nothing more                                             */
+    COLL__LAND_OVER,                              /* nothing more                                             */
+    COLL__LAND_WRONG                              /* nothing more: invalid data arrived                       */
 } coll__landing_step;
 
 typedef struct coll__stripe {
@@ -52,7 +54,6 @@ typedef struct coll__stripe {
     int   index;
     coll__pipe own;                               /* lane 0 uses the stream's pipe                            */
     bool  has_heard;                              /* a head has arrived                                       */
-    bool  is_wrong;                               /* invalid data arrived                                     */
     coll__outgoing out;
     coll__landing_step step;
     unsigned char bytes[COLL__CHUNK_HEAD];        /* head of the arriving chunk, `got` bytes of it            */
@@ -62,13 +63,6 @@ typedef struct coll__stripe {
     struct iovec push_vector[2], pull_vector[2];
 } coll__stripe;
 
-/* A long message being received. */
-typedef struct coll__inbound {
-    coll_xfer *xfer;                              /* NULL: unused                                             */
-    uint32_t   number;
-    size_t     announced;                         /* bytes of all chunks whose heads have arrived             */
-} coll__inbound;
-
 /* The lanes of a stream. */
 typedef struct coll__stripe_set {
     int        count, open;                       /* open: connected lanes                                    */
@@ -76,8 +70,8 @@ typedef struct coll__stripe_set {
     coll_xfer *cutting;                           /* the message being cut; NULL: none                        */
     size_t     cut, chunk;                        /* bytes of it assigned; bytes of a chunk                   */
     bool       owes_end;                          /* lane 0 must still send its end mark                      */
-    int        inbound_count;
-    coll__inbound inbound[COLL__LONG_MOST];       /* by number                                                */
+    coll_xfer *inbound;                           /* the long message being received; NULL: none              */
+    size_t     announced;                         /* bytes of all its chunks whose heads have arrived         */
     coll__stripe *refuser;                        /* the lane that received a refusal                         */
     coll__stripe stripes[];
 } coll__stripe_set;
@@ -144,10 +138,7 @@ static void coll__outgoing_say(coll__outgoing *p, uint32_t number, size_t length
 {
     COLL__ASSERT(p->head + COLL__CHUNK_HEAD <= sizeof p->bytes,
                  "the heads of chunk %u, %zu bytes at %zu, have no room behind %zu", (unsigned)number, length, offset, p->head);
-    coll__put32(p->bytes + p->head, number);
-    coll__put32(p->bytes + p->head + 4, (uint32_t)length);
-    coll__put32(p->bytes + p->head + 8, (uint32_t)offset);
-    coll__put32(p->bytes + p->head + 12, (uint32_t)((uint64_t)offset >> 32));
+    memcpy(p->bytes + p->head, &(coll__chunk){ number, (uint32_t)length, offset }, COLL__CHUNK_HEAD);
     p->head += COLL__CHUNK_HEAD;
 }
 
@@ -246,13 +237,13 @@ static size_t coll__stripe_set_push(coll__stream *s, int *error)
 
 /* ---- >>receiving ---- */
 
-/* The receive whose head is next on lane 0.  NULL: none, or all long slots are in use. */
+/* The receive whose head is next on lane 0.  NULL: none, or it is long, and so is another one. */
 static coll_xfer *coll__stripe_set_next(const coll__stripe_set *b, const coll__stream *s)
 {
     coll_xfer *x = s->in.first;
 
     while (x && x->moved >= COLL_HEAD_LENGTH) x = x->next;
-    return x && coll__is_long(x) && b->inbound[(b->in_number + 1) % COLL__LONG_MOST].xfer ? NULL : x;
+    return x && coll__is_long(x) && b->inbound ? NULL : x;
 }
 
 /* Where to read to; NULL: nothing to read.  A short item that follows is read in the same call, unless the kernel waits for
@@ -307,8 +298,8 @@ static bool coll__stripe_head(coll__stripe *l, coll_xfer *x)
     }
     if (coll__is_long(x)) {
         b->in_number++;
-        b->inbound[b->in_number % COLL__LONG_MOST] = (coll__inbound){ .xfer = x, .number = b->in_number };
-        b->inbound_count++;
+        b->inbound = x;
+        b->announced = 0;
         l->step = COLL__LAND_CHUNK;
     } else if (x->length > 0) {
         coll__stripe_land(l, x, 0, x->length);
@@ -318,35 +309,33 @@ static bool coll__stripe_head(coll__stripe *l, coll_xfer *x)
     return true;
 }
 
-/* A chunk's head has arrived.  false: invalid. */
-static bool coll__stripe_chunk(coll__stripe *l)
+/* A chunk's head has arrived. */
+static void coll__stripe_chunk(coll__stripe *l)
 {
     coll__stripe_set *b = l->link.stream->stripe_set;
-    const uint32_t number = coll__get32(l->bytes), length = coll__get32(l->bytes + 4);
-    const uint64_t offset = coll__get32(l->bytes + 8) | (uint64_t)coll__get32(l->bytes + 12) << 32;
-    coll__inbound *a = &b->inbound[number % COLL__LONG_MOST];
+    coll_xfer *x = b->inbound;
+    coll__chunk c;
 
-    if (!l->has_heard && coll__begins_refusal(l->bytes) && length > COLL__CHUNK_MOST) {
+    memcpy(&c, l->bytes, sizeof c);
+    if (!l->has_heard && coll__begins_refusal(l->bytes) && c.length > COLL__CHUNK_MOST) {
         b->refuser = l;
         l->link.stream->state = COLL__STREAM_REFUSED;
-        return true;
+        return;
     }
     l->has_heard = true;
-    if (length == 0) {
+    if (c.length == 0) {
         l->got = 0;
         l->step = l->index == 0 ? COLL__LAND_HEAD : COLL__LAND_OVER;
-        return true;
-    }
-    if ((int32_t)(number - b->in_number) > 0 && l->index > 0) {
+    } else if ((int32_t)(c.number - b->in_number) > 0 && l->index > 0) {
         l->step = COLL__LAND_HELD;
-        return true;
+    } else if (!x || c.number != b->in_number || c.length > COLL__CHUNK_MOST || c.offset > x->length
+               || c.length > x->length - c.offset || c.length > x->length - b->announced) {
+        l->step = COLL__LAND_WRONG;
+    } else {
+        l->got = 0;
+        b->announced += c.length;
+        coll__stripe_land(l, x, (size_t)c.offset, c.length);
     }
-    if (!a->xfer || a->number != number || length > COLL__CHUNK_MOST || offset > a->xfer->length
-        || length > a->xfer->length - offset || length > a->xfer->length - a->announced) return false;
-    l->got = 0;
-    a->announced += length;
-    coll__stripe_land(l, a->xfer, (size_t)offset, length);
-    return true;
 }
 
 /* The assigned body bytes of a lane have all arrived. */
@@ -359,11 +348,9 @@ static void coll__stripe_landed(coll__stripe *l)
     l->step = coll__is_long(x) ? COLL__LAND_CHUNK : COLL__LAND_HEAD;
     l->xfer = NULL;
     if (x->moved < COLL_HEAD_LENGTH + x->length) return;
-    COLL__ASSERT(x->moved == COLL_HEAD_LENGTH + x->length && b->inbound_count >= coll__is_long(x),
-                 "%zu bytes of a message of %zu from rank %d are here, one of %d long ones", x->moved,
-                 COLL_HEAD_LENGTH + x->length, s->peer, b->inbound_count);
-    for (int i = 0; i < COLL__LONG_MOST; i++)
-        if (b->inbound[i].xfer == x) b->inbound[i].xfer = NULL, b->inbound_count--;
+    COLL__ASSERT(x->moved == COLL_HEAD_LENGTH + x->length && coll__is_long(x) == (x == b->inbound),
+                 "%zu bytes of a message of %zu from rank %d are here", x->moved, COLL_HEAD_LENGTH + x->length, s->peer);
+    if (x == b->inbound) b->inbound = NULL;
     coll__chain_take(&s->in, x, COLL_OK);
 }
 
@@ -373,7 +360,7 @@ static void coll__stripe_pulled(coll__stripe *l, size_t moved)
     coll__stream *s = l->link.stream;
 
     coll__tally(&s->received, moved);
-    while (moved > 0 && !l->is_wrong && s->state == COLL__STREAM_OPEN) {
+    while (moved > 0 && l->step != COLL__LAND_WRONG && s->state == COLL__STREAM_OPEN) {
         coll_xfer *x = l->step == COLL__LAND_HEAD ? coll__stripe_set_next(s->stripe_set, s) : l->xfer;
         const size_t left = l->step == COLL__LAND_HEAD ? COLL_HEAD_LENGTH - x->moved
                           : l->step == COLL__LAND_CHUNK ? COLL__CHUNK_HEAD - l->got : l->left;
@@ -381,7 +368,7 @@ static void coll__stripe_pulled(coll__stripe *l, size_t moved)
         moved -= part;
         if (l->step == COLL__LAND_CHUNK) {
             l->got += part;
-            if (part == left) l->is_wrong = !coll__stripe_chunk(l);
+            if (part == left) coll__stripe_chunk(l);
             continue;
         }
         x->moved += part;
@@ -401,7 +388,7 @@ static bool coll__stripe_closed(coll__stripe *l)
     const coll__stripe_set *b = l->link.stream->stripe_set;
     const coll_xfer *x = coll__stripe_set_next(b, l->link.stream);
 
-    if (l->index > 0 || l->step != COLL__LAND_HEAD || b->inbound_count == 0 || (x && x->moved > 0)) return true;
+    if (l->index > 0 || l->step != COLL__LAND_HEAD || !b->inbound || (x && x->moved > 0)) return true;
     l->step = COLL__LAND_OVER;
     return false;
 }
@@ -410,13 +397,13 @@ static bool coll__stripe_closed(coll__stripe *l)
 static size_t coll__stripe_pull(coll__stripe *l, int *error)
 {
     if (l->link.is_pull_posted) return 0;
-    if (l->step == COLL__LAND_HELD && !coll__stripe_chunk(l)) l->is_wrong = true;
-    struct msghdr *m = l->is_wrong ? NULL : coll__stripe_pull_message(l, false);
+    if (l->step == COLL__LAND_HELD) coll__stripe_chunk(l);
+    struct msghdr *m = coll__stripe_pull_message(l, false);
     const ssize_t n = m ? coll__pipe_recv(l->link.pipe, m) : 0;
     if (n < 0 && errno != EAGAIN && errno != EINTR) *error = errno;
     if (m && n == 0 && coll__stripe_closed(l)) *error = 0;
     if (n > 0) coll__stripe_pulled(l, (size_t)n);
-    if (l->is_wrong) *error = EBADMSG;
+    if (l->step == COLL__LAND_WRONG) *error = EBADMSG;
     return n > 0 ? (size_t)n : 0;
 }
 
@@ -431,7 +418,7 @@ static size_t coll__stripe_set_pull(coll__stream *s, int *error)
         for (int k = 0; k < b->count && s->state == COLL__STREAM_OPEN && *error < 0; k++)
             total += coll__stripe_pull(&b->stripes[k], error);
     } while (total > before && *error < 0);
-    if (*error < 0 && b->stripes[0].step == COLL__LAND_OVER && b->inbound_count == 0) *error = 0;
+    if (*error < 0 && b->stripes[0].step == COLL__LAND_OVER && !b->inbound) *error = 0;
     return total;
 }
 
