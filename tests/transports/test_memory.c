@@ -247,15 +247,13 @@ static void test_offers(void)
 
     for (size_t i = 0; i < sizeof offers / sizeof *offers; i++) {
         coll__pipe ends[2];
-        unsigned char offer[COLL__MEMORY_OFFER] = { 0 }, answer = 0;
+        const coll__memory_offer offer = { offers[i].magic, offers[i].pid, offers[i].number, 0 };
+        unsigned char answer = 0;
         connect_pair(ends);
         CHECK(coll__memory_begin(NULL, &ends[1], world, 0, 1, 0, RING, false), "no memory");
-        coll__put32(offer, offers[i].magic);
-        coll__put32(offer + 4, offers[i].pid);
-        coll__put32(offer + 8, offers[i].number);
         for (size_t at = 0; at < sizeof offer; at++) {        /* byte by byte                                 */
             CHECK(coll__pipe_move(&ends[1], &answer, 1, false) == -EAGAIN, "offer %zu, byte %zu", i, at);
-            CHECK(send(ends[0].fd, offer + at, 1, 0) == 1, "%s", strerror(errno));
+            CHECK(send(ends[0].fd, (const unsigned char *)&offer + at, 1, 0) == 1, "%s", strerror(errno));
             struct pollfd fd = { .fd = ends[1].fd, .events = POLLIN };
             (void)poll(&fd, 1, 1000);
         }

@@ -29,7 +29,6 @@
 #if COLL__HAS_SHM
 
 enum {
-    COLL__MEMORY_OFFER = 16,                      /* bytes: 0 u32 magic   4 u32 PID   8 u32 N   12 zero       */
     COLL__MEMORY_MAGIC = 0x4d4c4f43,
     COLL__MEMORY_RING = 256 << 10,                /* bytes; two rings fit most L2 caches                      */
     COLL__MEMORY_RING_LEAST = 64 << 10, COLL__MEMORY_MANY = 8,            /* if more ranks than that          */
@@ -59,6 +58,9 @@ typedef struct coll__memory_head {
     coll__memory_way ways[2];                     /* from the caller, and to it                               */
 } coll__memory_head;
 
+/* The first bytes of a connection.  PID 0: no memory. */
+typedef struct coll__memory_offer { uint32_t magic, pid, number, zero; } coll__memory_offer;
+
 typedef enum coll__memory_phase {
     COLL__MEMORY_OFFERING, COLL__MEMORY_SPILLING, /* caller                                                   */
     COLL__MEMORY_HEARING,                         /* called side: waiting for the offer                       */
@@ -82,8 +84,6 @@ typedef struct coll__memory {
     int      fd;                                  /* the memfd, until it is taken                             */
     unsigned looks;
     bool     has_slept, has_ended;                /* has_ended: the socket is closed                          */
-    size_t   heard;
-    unsigned char offer[COLL__MEMORY_OFFER];
     coll__memory_head expected;                   /* except `state`                                           */
 } coll__memory;
 
@@ -284,21 +284,20 @@ static int coll__memory_hear_answer(coll__pipe *p)
 static int coll__memory_hear_offer(coll__pipe *p)
 {
     coll__memory *m = (coll__memory *)p->state;
+    coll__memory_offer offer;
 
-    while (m->heard < COLL__MEMORY_OFFER) {
-        const ssize_t n = recv(p->fd, m->offer + m->heard, COLL__MEMORY_OFFER - m->heard, MSG_DONTWAIT);
-        if (n < 0) return errno == EINTR ? EAGAIN : errno;
-        if (n == 0) return ECONNRESET;
-        m->heard += (size_t)n;
-    }
-    if (coll__get32(m->offer) != COLL__MEMORY_MAGIC) return EPROTO;
-    const uint32_t pid = coll__get32(m->offer + 4), number = coll__get32(m->offer + 8);
-    if (pid != 0 && coll__memory_open(m, pid, number) && coll__memory_change(m, COLL__MEMORY_TAKEN)) {
+    const ssize_t came = recv(p->fd, &offer, sizeof offer, MSG_DONTWAIT | MSG_PEEK);
+    if (came < 0) return errno == EINTR ? EAGAIN : errno;
+    if (came == 0) return ECONNRESET;
+    if (came < (ssize_t)sizeof offer) return EAGAIN;
+    (void)!recv(p->fd, &offer, sizeof offer, MSG_DONTWAIT);
+    if (offer.magic != COLL__MEMORY_MAGIC) return EPROTO;
+    if (offer.pid != 0 && coll__memory_open(m, offer.pid, offer.number) && coll__memory_change(m, COLL__MEMORY_TAKEN)) {
         m->phase = COLL__MEMORY_SHARED;
         (void)!send(p->fd, &coll__memory_doorbell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
         return 0;
     }
-    const ssize_t n = pid != 0 ? send(p->fd, &coll__memory_no, 1, MSG_DONTWAIT | MSG_NOSIGNAL) : 1;
+    const ssize_t n = offer.pid != 0 ? send(p->fd, &coll__memory_no, 1, MSG_DONTWAIT | MSG_NOSIGNAL) : 1;
     if (n != 1) return EPIPE;                     /* should be the first byte sent                            */
     coll__memory_give_up(p);
     return 0;
@@ -402,7 +401,7 @@ static bool coll__memory_begin(const coll_allocator *memory, coll__pipe *p, cons
                                int channel, size_t length, bool is_caller)
 {
     coll__memory *m = (coll__memory *)coll__allocate(memory, sizeof *m);
-    unsigned char offer[COLL__MEMORY_OFFER] = { 0 };
+    coll__memory_offer offer = { .magic = COLL__MEMORY_MAGIC };
 
     if (!m) return false;
     m->fd = -1;
@@ -415,11 +414,9 @@ static bool coll__memory_begin(const coll_allocator *memory, coll__pipe *p, cons
     m->phase = is_caller ? COLL__MEMORY_OFFERING : COLL__MEMORY_HEARING;
     if (!is_caller) return true;
     const bool is_made = coll__memory_make(m);
-    coll__put32(offer, COLL__MEMORY_MAGIC);
-    coll__put32(offer + 4, is_made ? (uint32_t)getpid() : 0);
-    coll__put32(offer + 8, is_made ? (uint32_t)m->fd : 0);
+    if (is_made) offer.pid = (uint32_t)getpid(), offer.number = (uint32_t)m->fd;
     /* a new socket accepts 16 bytes; otherwise it is broken, and the stream detects that */
-    if (send(p->fd, offer, sizeof offer, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof offer) shutdown(p->fd, SHUT_RDWR);
+    if (send(p->fd, &offer, sizeof offer, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof offer) shutdown(p->fd, SHUT_RDWR);
     if (!is_made) coll__memory_give_up(p);
     return true;
 }
