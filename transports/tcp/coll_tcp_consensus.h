@@ -76,7 +76,6 @@ typedef struct coll__agreement {
     unsigned char *is_late;                       /* no answer in time                                        */
     unsigned char *is_said_dead;                  /* dead in the old job's view                               */
     coll__acceptor *own;                          /* promise and accepted proposal, kept between calls        */
-    unsigned char *table;                         /* own->table: the proposal held or made; finally the decision */
     uint64_t       base;                          /* proposer: promised by those present; 0: not the proposer */
     coll__voter *voters;                          /* proposer: by index                                       */
     coll__dialling *calls;                        /* proposer: to all absent ranks; others: to the proposer   */
@@ -128,15 +127,6 @@ static int coll__agreement_first(const coll__agreement *h)
     return i;
 }
 
-/* Can the ranks that are not lost be a quorum?  If not, the others are waited for only to be counted. */
-static bool coll__agreement_may_be_enough(const coll__agreement *h)
-{
-    int most = 0;
-
-    for (int i = 0; i < h->count; i++) most += i == h->me || !h->is_lost[i];
-    return coll__is_enough(most, h->me == 0 || !h->is_lost[0], h->count);
-}
-
 /* ---- >>control messages ---- */
 
 static bool coll__heard_open(const coll__agreement *h, coll__heard *heard, coll__pipe *pipe)
@@ -159,11 +149,9 @@ static coll_status coll__heard_next(const coll__agreement *h, coll__heard *heard
     for (;;) {
         if (heard->length >= COLL__CONTROL_LENGTH) {
             if (!coll__control_read(heard->bytes, h->count, &heard->control)) return COLL_ERR_PEER;
-            const coll__control_note note = heard->control.note;
-            const bool has_ballot = note == COLL__CONTROL_HOLD || note == COLL__CONTROL_TABLE || note == COLL__CONTROL_AGREED;
-            const bool has_promise = note == COLL__CONTROL_HOLD || note == COLL__CONTROL_WELCOME;
-            heard->ballot = has_ballot ? coll__get64(heard->bytes + COLL__CONTROL_TEXT) : 0;
-            heard->promise = has_promise ? coll__get64(heard->bytes + COLL__CONTROL_TEXT + 8) : 0;
+            const bool has_text = heard->control.note == COLL__CONTROL_REFUSE;
+            heard->ballot = has_text ? 0 : coll__get64(heard->bytes + COLL__CONTROL_TEXT);
+            heard->promise = has_text ? 0 : coll__get64(heard->bytes + COLL__CONTROL_TEXT + 8);
             if (heard->ballot > 0) wanted = COLL__CONTROL_LENGTH + (size_t)h->count;
         }
         if (heard->length == wanted) break;
@@ -189,13 +177,13 @@ static void coll__agreement_hold(coll__agreement *h, uint64_t ballot, const unsi
     if (ballot <= h->own->ballot) return;
     h->own->ballot = ballot;
     h->own->is_bound = true;
-    memcpy(h->table, table, (size_t)h->count);
+    memcpy(h->own->table, table, (size_t)h->count);
 }
 
 /* Record the decision. */
 static void coll__agreement_settle(coll__agreement *h, const unsigned char *table)
 {
-    memmove(h->table, table, (size_t)h->count);
+    memmove(h->own->table, table, (size_t)h->count);
     h->own->ballot = COLL__BALLOT_DECIDED;
 }
 
@@ -311,7 +299,7 @@ static void coll__voter_send(coll__agreement *h, int place, coll__control_note n
     coll__voter *g = &h->voters[place];
 
     if (g->owes++ == 0) g->silent_since = coll__now();
-    if (!coll__table_send(&g->heard.pipe, note, h->me, ballot, promise, h->table, ballot > 0 ? h->count : 0))
+    if (!coll__table_send(&g->heard.pipe, note, h->me, ballot, promise, h->own->table, ballot > 0 ? h->count : 0))
         coll__voter_lost(h, place);
 }
 
@@ -393,7 +381,7 @@ static void coll__agreement_accept(coll__agreement *h)
     coll__accept_tidy(tcp);
 }
 
-/* Connect to absent ranks.  true: a rank has sent the decision, now in h->table. */
+/* Connect to absent ranks.  true: a rank has sent the decision, now in h->own->table. */
 static bool coll__agreement_call_all(coll__agreement *h)
 {
     const int64_t now = coll__now();
@@ -452,8 +440,8 @@ static bool coll__agreement_propose(coll__agreement *h)
     coll__acceptor *own = h->own;
     bool is_accepted = true;
 
-    if (own->ballot < h->base || (!own->is_bound && memcmp(h->table, h->is_there, (size_t)h->count))) {
-        if (!own->is_bound) memcpy(h->table, h->is_there, (size_t)h->count);
+    if (own->ballot < h->base || (!own->is_bound && memcmp(h->own->table, h->is_there, (size_t)h->count))) {
+        if (!own->is_bound) memcpy(h->own->table, h->is_there, (size_t)h->count);
         own->ballot = own->ballot < h->base ? h->base : own->ballot + 1;
     }
     for (int i = 0; i < h->count; i++) {
@@ -464,24 +452,26 @@ static bool coll__agreement_propose(coll__agreement *h)
         g->asked = own->ballot;
         coll__voter_send(h, i, COLL__CONTROL_TABLE, own->ballot, 0);
     }
-    if (is_accepted) coll__agreement_settle(h, h->table);
+    if (is_accepted) coll__agreement_settle(h, h->own->table);
     return is_accepted;
 }
 
 /* Count the ranks present, and those that may still connect.  Without a quorum late ranks are waited for, except a rank that
- * the old job declared dead and that stays silent. */
-static int coll__agreement_tally(const coll__agreement *h, int *open)
+ * the old job declared dead and that stays silent.  may_be_enough: the ranks that are not lost may be a quorum. */
+static int coll__agreement_tally(const coll__agreement *h, int *open, bool *may_be_enough)
 {
     const bool is_enough = coll__is_quorum(h->is_there, h->count);
     const bool has_waited = coll__now() - h->began > h->grace_ms * (int64_t)COLL__MS;
-    int there = 0;
+    int there = 0, most = 0;
 
     *open = 0;
     for (int i = 0; i < h->count; i++) {
         const bool may_come = !h->is_late[i] || !(is_enough || (h->is_said_dead[i] && has_waited));
         there += h->is_there[i];
+        most += !h->is_lost[i];
         *open += !h->is_there[i] && !h->is_lost[i] && may_come;
     }
+    *may_be_enough = coll__is_enough(most, !h->is_lost[0], h->count);
     return there;
 }
 
@@ -497,11 +487,12 @@ static void coll__agreement_leave(coll__agreement *h)
     h->base = 0;
 }
 
-/* Act as the proposer.  COLL_OK: decided, in h->table.  COLL_PENDING: another rank is the proposer. */
+/* Act as the proposer.  COLL_OK: decided, in h->own->table.  COLL_PENDING: another rank is the proposer. */
 static coll_status coll__agreement_seek(coll__agreement *h)
 {
     int64_t until = h->deadline;
     int before = 1, open;
+    bool may_be_enough;
 
     h->is_there[h->me] = 1;
     h->began = coll__now();
@@ -515,13 +506,14 @@ static coll_status coll__agreement_seek(coll__agreement *h)
         coll__agreement_accept(h);
         coll__agreement_hear(h);
         if (coll__agreement_call_all(h)) return COLL_OK;
-        const int there = coll__agreement_tally(h, &open);
+        const int there = coll__agreement_tally(h, &open, &may_be_enough);
         const bool is_enough = coll__is_quorum(h->is_there, h->count);
         if (coll__agreement_first(h) < h->me && coll__now() < h->deadline) {
             coll__agreement_leave(h);
             return COLL_PENDING;
         }
-        if (!is_enough) until = coll__agreement_may_be_enough(h) ? h->deadline : h->began + h->grace_ms * (int64_t)COLL__MS;
+        /* without a quorum the others are waited for only to be counted */
+        if (!is_enough) until = may_be_enough ? h->deadline : h->began + h->grace_ms * (int64_t)COLL__MS;
         else if (there != before || until == h->deadline) until = coll__deadline(h->grace_ms);
         if (until > h->deadline) until = h->deadline;
         before = there;
@@ -552,7 +544,7 @@ static void coll__agreement_tell(coll__agreement *h)
         if (why->status == COLL_OK && (h->voters[i].owes > 0 || !h->is_there[i])) coll__pipe_close(pipe);
         if (pipe->fd < 0 || !h->is_there[i]) continue;
         if (why->status == COLL_OK)
-            (void)coll__table_send(pipe, COLL__CONTROL_AGREED, h->me, COLL__BALLOT_DECIDED, 0, h->table,
+            (void)coll__table_send(pipe, COLL__CONTROL_AGREED, h->me, COLL__BALLOT_DECIDED, 0, h->own->table,
                                    h->count);
         else
             coll__control_send(pipe, COLL__CONTROL_REFUSE, why->status, -1, why->text);
@@ -564,7 +556,7 @@ static void coll__agreement_tell(coll__agreement *h)
 /* Send the promise and the last accepted proposal. */
 static bool coll__agreement_say(const coll__agreement *h, coll__pipe *pipe)
 {
-    return coll__table_send(pipe, COLL__CONTROL_HOLD, h->me, h->own->ballot, h->own->promised, h->table, h->count);
+    return coll__table_send(pipe, COLL__CONTROL_HOLD, h->me, h->own->ballot, h->own->promised, h->own->table, h->count);
 }
 
 /* Take part after the proposer's welcome.  COLL_OK: decided.  COLL_PENDING: the proposer is lost.  Errors are those of the
@@ -625,7 +617,7 @@ static coll_status coll__agreement_join(coll__agreement *h, int proposer)
     return status;
 }
 
-/* Run the agreement, unless an earlier call has.  COLL_OK: the decision is in h->table. */
+/* Run the agreement, unless an earlier call has.  COLL_OK: the decision is in h->own->table. */
 static coll_status coll__agreement_run(coll__agreement *h)
 {
     coll_status status = h->own->ballot == COLL__BALLOT_DECIDED ? COLL_OK : COLL_PENDING;
