@@ -147,7 +147,7 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
         coll__events(tcp);
     }
     if (tcp->suspicion.status != COLL_OK && tcp->failure.status == COLL_OK)
-        coll__tcp_settle(tcp, &tcp->suspicion, !tcp->is_sentence);
+        coll__tcp_settle(tcp, &tcp->suspicion, tcp->is_sentence);
     return tcp->failure.status;
 }
 

@@ -112,8 +112,7 @@ static const char *any_control(input *in)
     if (what->rank < -1 || what->rank >= size) return "a control note about a rank out of range";
     if (what->status > 0 || what->status < COLL_ERR_FORKED) return "a control note with a status that is none";
     if (!strcmp(coll_status_text(what->status), "unknown status")) return "a control note with an unknown status";
-    if ((control.note == COLL__CONTROL_FAIL || control.note == COLL__CONTROL_REFUSE || control.note == COLL__CONTROL_SUSPECT)
-        && what->status == COLL_OK)
+    if ((control.note == COLL__CONTROL_FAIL || control.note == COLL__CONTROL_REFUSE) && what->status == COLL_OK)
         return "a control note of a failure that is none";
     coll__control_write(again, control.note, what->status, what->rank, what->text);
     if (!coll__control_read(again, size, &second)) return "a control note that cannot be repeated";
@@ -470,9 +469,8 @@ static void test_control_round_trip(void)
                 memset(text, 0, sizeof text);
                 memset(text, '%', (size_t)length);
                 coll__control_write(bytes, (coll__control_note)note, (coll_status)status, length % 8 - 1, text);
-                const bool is_failure = note == COLL__CONTROL_FAIL || note == COLL__CONTROL_REFUSE
-                    || note == COLL__CONTROL_SUSPECT;
-                const bool has_none = (is_failure && status == 0) || (note >= COLL__CONTROL_SUSPECT && length % 8 == 0);
+                const bool is_failure = note == COLL__CONTROL_FAIL || note == COLL__CONTROL_REFUSE;
+                const bool has_none = (is_failure && status == 0) || (note >= COLL__CONTROL_HEARTBEAT && length % 8 == 0);
                 const bool is_good = coll__control_read(bytes, 7, &got);
                 CHECK(is_good == !has_none, "note %d, status %d", note, status);
                 if (!is_good) continue;

@@ -111,7 +111,6 @@ typedef enum coll__control_note {
     COLL__CONTROL_ENDPOINT,                       /* to rank 0: this rank's endpoint                          */
     COLL__CONTROL_LISTEN,                         /* from rank 0: listen at these addresses                   */
     COLL__CONTROL_MISSING,                        /* from rank 0, during the start: missing ranks             */
-    COLL__CONTROL_SUSPECT,                        /* to rank 0: `rank` failed; text: how                      */
     COLL__CONTROL_HEARTBEAT,                      /* `rank` is alive; its activity                            */
     COLL__CONTROL_WHERE,                          /* to rank 0: send the heartbeat of `rank`                  */
     COLL__CONTROL_HOLD,                           /* coll_shrink: promise, and proposal accepted by `rank`    */
@@ -161,9 +160,8 @@ static bool coll__control_read(const unsigned char *at, int size, coll__control 
     memset(control, 0, sizeof *control);
     if (coll__get16(at) != COLL__CONTROL_MAGIC || note < COLL__CONTROL_WELCOME || note >= COLL__CONTROL_LIMIT) return false;
     if (status > 0 || status < COLL_ERR_FORKED || rank < -1 || rank >= size) return false;
-    if ((note == COLL__CONTROL_FAIL || note == COLL__CONTROL_REFUSE || note == COLL__CONTROL_SUSPECT) && status == COLL_OK)
-        return false;
-    if (note >= COLL__CONTROL_SUSPECT && rank < 0) return false;
+    if ((note == COLL__CONTROL_FAIL || note == COLL__CONTROL_REFUSE) && status == COLL_OK) return false;
+    if (note >= COLL__CONTROL_HEARTBEAT && rank < 0) return false;
     control->note = (coll__control_note)note;
     control->what.status = (coll_status)status;
     control->what.rank = rank;
@@ -232,7 +230,7 @@ typedef struct coll__endpoint {
     int shares;                                   /* memory with other processes of its host                  */
     __attribute__((aligned(8))) uint64_t processor_set;       /* usable processors (coll__processor_set)      */
     uint32_t pid;                                 /* 0: unknown                                               */
-    uint32_t segment;                             /* number of its segment (coll_tcp_shm_segment.h); 0: none  */
+    uint32_t segment;                             /* descriptor of its segment, plus 1; 0: none               */
     uint32_t site;                                /* digest of coll_config.site                               */
     char     name[COLL__NAME_LENGTH];             /* of its host                                              */
     uint32_t unused;

@@ -249,22 +249,16 @@ static void coll__tcp_free(coll__tcp *tcp)
     coll__give(tcp);
 }
 
-/* Identify the host and its network: ranks with the same value may use loopback addresses. */
-static void coll__host_identity(unsigned char *host)
-{
-    char text[256];
-
-    coll__host_text(text, sizeof text);
-    coll__digest(host, text);
-}
-
-/* Set rank, world id and key.  false: TLS cannot be set up. */
+/* Set rank, world id, host and key.  Ranks of the same host and network may use loopback addresses.  false: TLS cannot be set
+ * up. */
 static bool coll__identify(coll__identity *us, const coll__tcp_settings *settings)
 {
     const coll_config *c = &settings->config;
+    char host[256];
 
+    coll__host_text(host, sizeof host);
+    coll__digest(us->host, host);
     coll__world_id(us->world, c->size, c->world, "");
-    coll__host_identity(us->host);
     us->rank = c->rank;
     us->memory = c->allocator;
     us->size = c->size;
@@ -318,20 +312,23 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     for (size_t i = 0; tcp->controls && i < (c->rank == 0 ? size : 1); i++) tcp->controls[i].pipe.fd = -1;
     tcp->greets_as = &tcp->us;
     tcp->heartbeat.tcp = tcp;
-    const bool has_heartbeat = coll__heartbeat_init(&tcp->heartbeat, c->rank, c->size, tcp->handshake_room, tcp->controls,
+    const bool has_heartbeat = coll__heartbeat_init(&tcp->heartbeat, c->rank, c->size, tcp->handshake_room,
+                                                    (int)streams * (c->tcp.lanes > 1 ? c->tcp.lanes : 1), tcp->controls,
                                                     tcp->endpoints);
     if (has_heartbeat && has_lanes && tcp->endpoints && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence
         && tcp->known && tcp->handshakes && coll__identify(&tcp->us, settings)) {
         coll__endpoint *own = &tcp->endpoints[c->rank];
         own->processor_set = coll__processor_set(&own->processors);
-        own->pid = tcp->heartbeat.own.pid;
+        coll__beat *beat = &tcp->heartbeat.beats[c->rank];
+        own->pid = beat->pid = (uint32_t)getpid();
+        if (gethostname(own->name, sizeof own->name - 1)) coll__print(own->name, sizeof own->name, "?");
+        memcpy(beat->name, own->name, sizeof beat->name);
         own->shares = COLL__HAS_SHM && c->tcp.share_memory >= 0;
         if (own->shares && c->size > 1 && c->tcp.shm_collectives >= 0 && settings->auth <= COLL__AUTH_KEY)
             tcp->segment = coll__shm_segment_open();
         coll__shm_segment_sign(&tcp->segment, c->rank, tcp->us.world);
-        own->segment = coll__shm_segment_number(&tcp->segment);
+        own->segment = (uint32_t)(tcp->segment.fd + 1);
         own->site = coll__site_id(c->site);
-        memcpy(own->name, tcp->heartbeat.own.name, sizeof own->name);
         return tcp;
     }
     coll__tcp_free(tcp);
