@@ -76,16 +76,6 @@ static bool coll__link_await(const coll__connection *e, short *want)
     return *want || !query;
 }
 
-/* Add a connection to the poll set.  false: it is ready now. */
-static bool coll__poll_add(coll__io *io, int *n, const coll__connection *e)
-{
-    short want;
-    const bool is_idle = coll__link_await(e, &want);
-
-    if (want) io->fds[(*n)++] = (struct pollfd){ .fd = e->pipe->fd, .events = want };
-    return is_idle;
-}
-
 static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_ms)
 {
     int n = 1;                                    /* the first entry is for the events                        */
@@ -93,7 +83,12 @@ static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_m
     for (int i = 0; i < active->count; i++) {
         coll__stream *s = active->streams[i];
         if (s->state != COLL__STREAM_OPEN) continue;
-        for (int k = 0; k < coll__lane_count(s); k++) if (!coll__poll_add(io, &n, coll__stream_link(s, k))) wait_ms = 0;
+        for (int k = 0; k < coll__lane_count(s); k++) {
+            const coll__connection *e = coll__stream_link(s, k);
+            short want;
+            if (!coll__link_await(e, &want)) wait_ms = 0;
+            if (want) io->fds[n++] = (struct pollfd){ .fd = e->pipe->fd, .events = want };
+        }
     }
     coll__watched_wait(&io->events, io->fds, n, wait_ms);
 }
@@ -190,35 +185,27 @@ static const char *coll__uring_hint(int error)
 
 static void coll__uring_close(coll__io *io) { io->uring.io_uring_queue_exit(&io->ring); }
 
-/* Kind of a request, in the lowest bits of its tag; the rest is the address of a connection. */
-enum { COLL__RING_PULL = 0, COLL__RING_PUSH = 1, COLL__RING_EVENTS = 2, COLL__RING_CANCEL = 3, COLL__RING_MASK = 3 };
+/* In the lowest bits of the tag of a request, beside COLL__RING_PULL and others; the rest is the address of a connection. */
+enum { COLL__RING_CANCEL = COLL__RING_KINDS, COLL__RING_MASK = 3 };
 
 /* Account for a completed request.  Errors are ignored: the next plain call on the socket returns them again. */
 static void coll__uring_completed(coll__io *io, const struct io_uring_cqe *cqe)
 {
     const uintptr_t tag = (uintptr_t)io_uring_cqe_get_data(cqe);
+    const unsigned kind = (unsigned)tag & COLL__RING_MASK;
     coll__connection *e = (coll__connection *)(tag & ~(uintptr_t)COLL__RING_MASK);
     const size_t moved = cqe->res > 0 ? (size_t)cqe->res : 0;
 
     COLL__ASSERT(io->posted > 0, "io_uring has done something (%d), and nothing was asked of it", cqe->res);
     io->posted--;
-    switch (tag & COLL__RING_MASK) {
-    case COLL__RING_PULL:
-        e->is_pull_posted = false;
-        if (moved && e->stripe) coll__stripe_pulled(e->stripe, moved);
-        else if (moved) coll__stream_pulled(e->stream, moved);
-        break;
-    case COLL__RING_PUSH:
-        e->is_push_posted = false;
-        if (moved && e->stripe) coll__stripe_pushed(e->stripe, moved);
-        else if (moved) coll__stream_pushed(e->stream, moved);
-        break;
-    case COLL__RING_EVENTS:
-        if (e) e->is_watched = false;
-        else io->is_events_posted = false;
-        break;
-    default: break;                               /* a completed cancellation                                 */
-    }
+    if (kind == COLL__RING_EVENTS && !e) io->is_events_posted = false;
+    if (kind == COLL__RING_CANCEL || !e) return;
+    e->is_posted[kind] = false;
+    if (moved == 0 || kind == COLL__RING_EVENTS) return;
+    if (kind == COLL__RING_PULL && e->stripe) coll__stripe_pulled(e->stripe, moved);
+    else if (kind == COLL__RING_PULL) coll__stream_pulled(e->stream, moved);
+    else if (e->stripe) coll__stripe_pushed(e->stripe, moved);
+    else coll__stream_pushed(e->stream, moved);
 }
 
 /* The next completion, if any: io_uring_peek_cqe. */
@@ -256,23 +243,16 @@ static struct io_uring_sqe *coll__uring_request(coll__io *io)
     return sqe;
 }
 
-static void coll__uring_cancel_one(coll__io *io, uintptr_t tag)
-{
-    struct io_uring_sqe *sqe = coll__uring_request(io);
-
-    if (!sqe) return;
-    io_uring_prep_cancel(sqe, (void *)tag, 0);
-    io_uring_sqe_set_data(sqe, (void *)(uintptr_t)COLL__RING_CANCEL);
-}
-
 /* Cancel all requests of a stream. */
 static void coll__uring_cancel(coll__io *io, coll__stream *s)
 {
-    for (int k = 0; k < coll__lane_count(s); k++) {
-        const coll__connection *e = coll__stream_link(s, k);
-        if (e->is_pull_posted) coll__uring_cancel_one(io, (uintptr_t)e | COLL__RING_PULL);
-        if (e->is_push_posted) coll__uring_cancel_one(io, (uintptr_t)e | COLL__RING_PUSH);
-        if (e->is_watched) coll__uring_cancel_one(io, (uintptr_t)e | COLL__RING_EVENTS);
+    struct io_uring_sqe *sqe;
+
+    for (int i = 0; i < coll__lane_count(s) * COLL__RING_KINDS; i++) {
+        const coll__connection *e = coll__stream_link(s, i / COLL__RING_KINDS);
+        if (!e->is_posted[i % COLL__RING_KINDS] || !(sqe = coll__uring_request(io))) continue;
+        io_uring_prep_cancel(sqe, (void *)((uintptr_t)e | (unsigned)(i % COLL__RING_KINDS)), 0);
+        io_uring_sqe_set_data(sqe, (void *)(uintptr_t)COLL__RING_CANCEL);
     }
 }
 
@@ -281,12 +261,12 @@ static bool coll__uring_watch(coll__io *io, coll__connection *e)
 {
     short want;
     const bool is_idle = coll__link_await(e, &want);
-    struct io_uring_sqe *sqe = want && !e->is_watched ? coll__uring_request(io) : NULL;
+    struct io_uring_sqe *sqe = want && !e->is_posted[COLL__RING_EVENTS] ? coll__uring_request(io) : NULL;
 
     if (!sqe) return is_idle;
     io_uring_prep_poll_add(sqe, e->pipe->fd, (unsigned)want);
     io_uring_sqe_set_data(sqe, (void *)((uintptr_t)e | COLL__RING_EVENTS));
-    e->is_watched = true;
+    e->is_posted[COLL__RING_EVENTS] = true;
     return true;
 }
 
@@ -301,18 +281,18 @@ static bool coll__uring_post(coll__io *io, coll__connection *e)
     if (!coll__pipe_is_plain(e->pipe)) return coll__uring_watch(io, e);
     const bool is_body = l ? l->step == COLL__LAND_BODY : s->in.first && s->in.first->moved >= COLL_HEAD_LENGTH;
     struct msghdr *m = NULL;
-    if (!e->is_pull_posted && s->in.first) m = l ? coll__stripe_pull_message(l, true) : coll__pull_message(s);
+    if (!e->is_posted[COLL__RING_PULL] && s->in.first) m = l ? coll__stripe_pull_message(l, true) : coll__pull_message(s);
     if (m && (sqe = coll__uring_request(io))) {
         io_uring_prep_recvmsg(sqe, e->pipe->fd, m, is_body ? MSG_WAITALL : 0);
         io_uring_sqe_set_data(sqe, (void *)((uintptr_t)e | COLL__RING_PULL));
-        e->is_pull_posted = true;
+        e->is_posted[COLL__RING_PULL] = true;
     }
     const bool is_due = l ? coll__outgoing_is_due(&l->out) : s->out.first != NULL;
-    if (is_due && !e->is_push_posted && (sqe = coll__uring_request(io))) {
+    if (is_due && !e->is_posted[COLL__RING_PUSH] && (sqe = coll__uring_request(io))) {
         m = l ? coll__stripe_push_message(l) : coll__push_message(s);
         io_uring_prep_sendmsg(sqe, e->pipe->fd, m, MSG_WAITALL | MSG_NOSIGNAL);
         io_uring_sqe_set_data(sqe, (void *)((uintptr_t)e | COLL__RING_PUSH));
-        e->is_push_posted = true;
+        e->is_posted[COLL__RING_PUSH] = true;
     }
     return true;
 }

@@ -221,7 +221,7 @@ static size_t coll__stripe_set_push(coll__stream *s, int *error)
         before = total;
         for (int k = 0; k < b->count && s->out.first; k++) {
             coll__stripe *l = &b->stripes[k];
-            if (l->link.is_push_posted || (!coll__outgoing_is_due(&l->out) && !coll__stripe_take(b, l))) continue;
+            if (l->link.is_posted[COLL__RING_PUSH] || (!coll__outgoing_is_due(&l->out) && !coll__stripe_take(b, l))) continue;
             const ssize_t n = coll__pipe_send(l->link.pipe, coll__stripe_push_message(l));
             if (n < 0 && errno != EAGAIN && errno != EINTR) {
                 *error = errno;
@@ -396,7 +396,7 @@ static bool coll__stripe_closed(coll__stripe *l)
 /* Read once from a lane; returns the bytes.  *error as in coll__stream_pull; EBADMSG: invalid data. */
 static size_t coll__stripe_pull(coll__stripe *l, int *error)
 {
-    if (l->link.is_pull_posted) return 0;
+    if (l->link.is_posted[COLL__RING_PULL]) return 0;
     if (l->step == COLL__LAND_HELD) coll__stripe_chunk(l);
     struct msghdr *m = coll__stripe_pull_message(l, false);
     const ssize_t n = m ? coll__pipe_recv(l->link.pipe, m) : 0;

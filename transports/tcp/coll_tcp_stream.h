@@ -24,13 +24,15 @@ enum {
 /* A short message, or several, during a call.  On the stack, for there is a stream for every peer. */
 typedef struct coll__piece { unsigned char bytes[COLL_HEAD_LENGTH + COLL__EAGER_MOST]; } coll__piece;
 
+/* What a back end does for a connection: a transfer, or a poll of the socket. */
+enum { COLL__RING_PULL, COLL__RING_PUSH, COLL__RING_EVENTS, COLL__RING_KINDS };
+
 /* A connection of a stream, as a back end sees it. */
 typedef struct coll__connection {
     struct coll__stream *stream;
     struct coll__stripe *stripe;                  /* NULL: it is the only one                                 */
     coll__pipe   *pipe;
-    bool          is_push_posted, is_pull_posted; /* the back end has a transfer in flight                    */
-    bool          is_watched;                     /* the back end polls the socket                            */
+    bool          is_posted[COLL__RING_KINDS];    /* the back end has it in flight                            */
     struct msghdr push_message, pull_message;
 } coll__connection;
 
@@ -163,7 +165,7 @@ static size_t coll__stream_push(coll__stream *s, int *error)
 {
     size_t total = 0;
 
-    while (s->out.first && s->state == COLL__STREAM_OPEN && !s->link.is_push_posted) {
+    while (s->out.first && s->state == COLL__STREAM_OPEN && !s->link.is_posted[COLL__RING_PUSH]) {
         const ssize_t n = coll__stream_send(s);
         if (n < 0) {
             if (errno != EAGAIN && errno != EINTR) *error = errno;
@@ -261,7 +263,7 @@ static size_t coll__stream_pull(coll__stream *s, int *error)
 {
     size_t total = 0;
 
-    while (s->in.first && s->state == COLL__STREAM_OPEN && !s->link.is_pull_posted) {
+    while (s->in.first && s->state == COLL__STREAM_OPEN && !s->link.is_posted[COLL__RING_PULL]) {
         const size_t length = coll__stream_awaits(s);
         const ssize_t n = length > 0 ? coll__stream_recv_short(s, length) : coll__stream_recv(s);
         if (n <= 0) {
