@@ -144,22 +144,17 @@ static inline const unsigned char *coll__heard_table(const coll__heard *heard) {
 /* The next control message, with its table.  COLL_PENDING: incomplete; COLL_ERR_PEER: the connection is closed. */
 static coll_status coll__heard_next(const coll__agreement *h, coll__heard *heard)
 {
-    size_t wanted = COLL__CONTROL_LENGTH;
+    int error = coll__pipe_fill(&heard->pipe, heard->bytes, &heard->length, COLL__CONTROL_LENGTH);
 
-    for (;;) {
-        if (heard->length >= COLL__CONTROL_LENGTH) {
-            if (!coll__control_read(heard->bytes, h->count, &heard->control)) return COLL_ERR_PEER;
-            const bool has_text = heard->control.note == COLL__CONTROL_REFUSE;
-            heard->ballot = has_text ? 0 : coll__get64(heard->bytes + COLL__CONTROL_TEXT);
-            heard->promise = has_text ? 0 : coll__get64(heard->bytes + COLL__CONTROL_TEXT + 8);
-            if (heard->ballot > 0) wanted = COLL__CONTROL_LENGTH + (size_t)h->count;
-        }
-        if (heard->length == wanted) break;
-        const ssize_t n = coll__pipe_move(&heard->pipe, heard->bytes + heard->length, wanted - heard->length, false);
-        if (n == -EAGAIN) return COLL_PENDING;
-        if (n < 0) return COLL_ERR_PEER;
-        heard->length += (size_t)n;
+    if (!error && !coll__control_read(heard->bytes, h->count, &heard->control)) return COLL_ERR_PEER;
+    if (!error) {
+        const bool has_text = heard->control.note == COLL__CONTROL_REFUSE;
+        heard->ballot = has_text ? 0 : coll__get64(heard->bytes + COLL__CONTROL_TEXT);
+        heard->promise = has_text ? 0 : coll__get64(heard->bytes + COLL__CONTROL_TEXT + 8);
+        const size_t table = heard->ballot > 0 ? (size_t)h->count : 0;
+        error = coll__pipe_fill(&heard->pipe, heard->bytes, &heard->length, COLL__CONTROL_LENGTH + table);
     }
+    if (error) return error == EAGAIN ? COLL_PENDING : COLL_ERR_PEER;
     heard->length = 0;
     return COLL_OK;
 }

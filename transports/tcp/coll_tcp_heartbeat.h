@@ -434,23 +434,30 @@ static void coll__line_heard(coll__heartbeat *p, int index, const unsigned char 
     }
 }
 
+/* Read until there are `wanted` bytes.  Returns 0, or an errno: EAGAIN; ECONNRESET at the end of the stream. */
+static int coll__pipe_fill(coll__pipe *pipe, unsigned char *bytes, size_t *length, size_t wanted)
+{
+    while (*length < wanted) {
+        const ssize_t n = coll__pipe_move(pipe, bytes + *length, wanted - *length, false);
+        if (n < 0) return (int)-n;
+        *length += (size_t)n;
+    }
+    return 0;
+}
+
 /* Read all that a control connection has. */
 static void coll__line_event(coll__heartbeat *p, int index)
 {
     coll__control_line *line = &p->lines[index];
 
     while (line->pipe.fd >= 0) {
-        const ssize_t n = coll__pipe_move(&line->pipe, line->bytes + line->length, COLL__CONTROL_LENGTH - line->length, false);
-        if (n == -EAGAIN) return;
-        if (n < 0) {
-            coll__line_closed(p, index, (int)-n);
-            return;
-        }
-        line->length += (size_t)n;
-        line->heard_at = coll__now();
-        if (line->length < COLL__CONTROL_LENGTH) continue;
+        const size_t before = line->length;
+        const int error = coll__pipe_fill(&line->pipe, line->bytes, &line->length, COLL__CONTROL_LENGTH);
+        if (line->length > before) line->heard_at = coll__now();
+        if (error == EAGAIN) return;
         line->length = 0;
-        coll__line_heard(p, index, line->bytes);
+        if (error) coll__line_closed(p, index, error);
+        else coll__line_heard(p, index, line->bytes);
     }
 }
 
