@@ -12,7 +12,7 @@
  * it ends the lane, when the sender leaves.  A lane that closes without an end mark was cut, which ends the stream.
  *
  * Once all chunks of a long message are assigned, those of the next one follow, even if some are in flight.  The receiver
- * accepts one long message at a time.  It leaves a chunk unread until the head of its message has been accepted.  This cannot
+ * accepts COLL__LONG_MOST messages at once.  It leaves a chunk unread until the head of its message has arrived.  This cannot
  * deadlock: the data behind such a chunk is always later than the head that it waits for. */
 #ifndef COLL_TCP_LANES_H
 #define COLL_TCP_LANES_H
@@ -25,6 +25,7 @@ enum {
     COLL__CHUNK_MOST  = 8 * COLL__CHUNK_LEAST,
     COLL__CHUNK_HEAD  = 16,                       /* bytes of its head                                        */
     COLL__CHUNKS_LANE = 8,                        /* chunks of a long body per lane, so that all end together */
+    COLL__LONG_MOST   = 8,                        /* long messages received at the same time                  */
     COLL__UNSENT_MOST = 4 * COLL__CHUNK_LEAST     /* unsent bytes that a lane may buffer                      */
 };
 
@@ -63,6 +64,13 @@ typedef struct coll__stripe {
     struct iovec push_vector[2], pull_vector[2];
 } coll__stripe;
 
+/* A long message being received. */
+typedef struct coll__inbound {
+    coll_xfer *xfer;                              /* NULL: unused                                             */
+    uint32_t   number;
+    size_t     announced;                         /* bytes of all chunks whose heads have arrived             */
+} coll__inbound;
+
 /* The lanes of a stream. */
 typedef struct coll__stripe_set {
     int        count, open;                       /* open: connected lanes                                    */
@@ -70,8 +78,8 @@ typedef struct coll__stripe_set {
     coll_xfer *cutting;                           /* the message being cut; NULL: none                        */
     size_t     cut, chunk;                        /* bytes of it assigned; bytes of a chunk                   */
     bool       owes_end;                          /* lane 0 must still send its end mark                      */
-    coll_xfer *inbound;                           /* the long message being received; NULL: none              */
-    size_t     announced;                         /* bytes of all its chunks whose heads have arrived         */
+    int        inbound_count;
+    coll__inbound inbound[COLL__LONG_MOST];       /* by number                                                */
     coll__stripe *refuser;                        /* the lane that received a refusal                         */
     coll__stripe stripes[];
 } coll__stripe_set;
@@ -237,13 +245,13 @@ static size_t coll__stripe_set_push(coll__stream *s, int *error)
 
 /* ---- >>receiving ---- */
 
-/* The receive whose head is next on lane 0.  NULL: none, or it is long, and so is another one. */
+/* The receive whose head is next on lane 0.  NULL: none, or all long slots are in use. */
 static coll_xfer *coll__stripe_set_next(const coll__stripe_set *b, const coll__stream *s)
 {
     coll_xfer *x = s->in.first;
 
     while (x && x->moved >= COLL_HEAD_LENGTH) x = x->next;
-    return x && coll__is_long(x) && b->inbound ? NULL : x;
+    return x && coll__is_long(x) && b->inbound[(b->in_number + 1) % COLL__LONG_MOST].xfer ? NULL : x;
 }
 
 /* Where to read to; NULL: nothing to read.  A short item that follows is read in the same call, unless the kernel waits for
@@ -298,8 +306,8 @@ static bool coll__stripe_head(coll__stripe *l, coll_xfer *x)
     }
     if (coll__is_long(x)) {
         b->in_number++;
-        b->inbound = x;
-        b->announced = 0;
+        b->inbound[b->in_number % COLL__LONG_MOST] = (coll__inbound){ .xfer = x, .number = b->in_number };
+        b->inbound_count++;
         l->step = COLL__LAND_CHUNK;
     } else if (x->length > 0) {
         coll__stripe_land(l, x, 0, x->length);
@@ -313,10 +321,11 @@ static bool coll__stripe_head(coll__stripe *l, coll_xfer *x)
 static void coll__stripe_chunk(coll__stripe *l)
 {
     coll__stripe_set *b = l->link.stream->stripe_set;
-    coll_xfer *x = b->inbound;
     coll__chunk c;
 
     memcpy(&c, l->bytes, sizeof c);
+    coll__inbound *const a = &b->inbound[c.number % COLL__LONG_MOST];
+    const size_t most = a->xfer && a->number == c.number ? a->xfer->length : 0;
     if (!l->has_heard && coll__begins_refusal(l->bytes) && c.length > COLL__CHUNK_MOST) {
         b->refuser = l;
         l->link.stream->state = COLL__STREAM_REFUSED;
@@ -328,13 +337,13 @@ static void coll__stripe_chunk(coll__stripe *l)
         l->step = l->index == 0 ? COLL__LAND_HEAD : COLL__LAND_OVER;
     } else if ((int32_t)(c.number - b->in_number) > 0 && l->index > 0) {
         l->step = COLL__LAND_HELD;
-    } else if (!x || c.number != b->in_number || c.length > COLL__CHUNK_MOST || c.offset > x->length
-               || c.length > x->length - c.offset || c.length > x->length - b->announced) {
+    } else if (most == 0 || c.length > COLL__CHUNK_MOST || c.offset > most || c.length > most - c.offset
+               || c.length > most - a->announced) {
         l->step = COLL__LAND_WRONG;
     } else {
         l->got = 0;
-        b->announced += c.length;
-        coll__stripe_land(l, x, (size_t)c.offset, c.length);
+        a->announced += c.length;
+        coll__stripe_land(l, a->xfer, (size_t)c.offset, c.length);
     }
 }
 
@@ -348,9 +357,11 @@ static void coll__stripe_landed(coll__stripe *l)
     l->step = coll__is_long(x) ? COLL__LAND_CHUNK : COLL__LAND_HEAD;
     l->xfer = NULL;
     if (x->moved < COLL_HEAD_LENGTH + x->length) return;
-    COLL__ASSERT(x->moved == COLL_HEAD_LENGTH + x->length && coll__is_long(x) == (x == b->inbound),
-                 "%zu bytes of a message of %zu from rank %d are here", x->moved, COLL_HEAD_LENGTH + x->length, s->peer);
-    if (x == b->inbound) b->inbound = NULL;
+    COLL__ASSERT(x->moved == COLL_HEAD_LENGTH + x->length && b->inbound_count >= coll__is_long(x),
+                 "%zu bytes of a message of %zu from rank %d are here, one of %d long ones", x->moved,
+                 COLL_HEAD_LENGTH + x->length, s->peer, b->inbound_count);
+    for (int i = 0; i < COLL__LONG_MOST; i++)
+        if (b->inbound[i].xfer == x) b->inbound[i].xfer = NULL, b->inbound_count--;
     coll__chain_take(&s->in, x, COLL_OK);
 }
 
@@ -388,7 +399,7 @@ static bool coll__stripe_closed(coll__stripe *l)
     const coll__stripe_set *b = l->link.stream->stripe_set;
     const coll_xfer *x = coll__stripe_set_next(b, l->link.stream);
 
-    if (l->index > 0 || l->step != COLL__LAND_HEAD || !b->inbound || (x && x->moved > 0)) return true;
+    if (l->index > 0 || l->step != COLL__LAND_HEAD || b->inbound_count == 0 || (x && x->moved > 0)) return true;
     l->step = COLL__LAND_OVER;
     return false;
 }
@@ -418,7 +429,7 @@ static size_t coll__stripe_set_pull(coll__stream *s, int *error)
         for (int k = 0; k < b->count && s->state == COLL__STREAM_OPEN && *error < 0; k++)
             total += coll__stripe_pull(&b->stripes[k], error);
     } while (total > before && *error < 0);
-    if (*error < 0 && b->stripes[0].step == COLL__LAND_OVER && !b->inbound) *error = 0;
+    if (*error < 0 && b->stripes[0].step == COLL__LAND_OVER && b->inbound_count == 0) *error = 0;
     return total;
 }
 
