@@ -15,12 +15,11 @@
 
 /* ---- >>shared memory, lanes: how a new stream moves its bytes ---- */
 
-/* Bytes of one shared-memory ring; 0: memory is not shared. */
+/* Bytes of one shared-memory ring. */
 static size_t coll__ring_length(const coll__tcp *tcp)
 {
     int neighbours = 0;
 
-    if (!tcp->shares) return 0;
     for (int i = 0; i < tcp->size; i++) neighbours += coll__is_of_this_host(tcp, i);
     return neighbours > COLL__MEMORY_MANY ? COLL__MEMORY_RING_LEAST : COLL__MEMORY_RING;
 }
@@ -41,7 +40,7 @@ static void coll__stream_open(coll__tcp *tcp, coll__stream *s, int lane, coll__p
 
     s->state = coll__stream_joined(s, lane, pipe) ? COLL__STREAM_OPEN : COLL__STREAM_NONE;
     coll__heartbeat_path(&tcp->heartbeat, s->peer, fd);
-    if (coll__stripe_set_of(s) || !coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;
+    if (coll__stripe_set_of(s) || !coll__pipe_is_plain(&s->pipe) || !coll__shares_with(tcp, s->peer)) return;
     if (!coll__memory_begin(coll__like(tcp), &s->pipe, tcp->us.world, from, to, s->channel, coll__ring_length(tcp),
                             tcp->rank == from))
         coll__set_failure(&tcp->suspicion, COLL_ERR_MEMORY, tcp->rank, "has no memory for a connection to rank %d", s->peer);
@@ -103,7 +102,7 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s);
 
 static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
 {
-    if (tcp->shares && coll__is_of_this_host(tcp, s->peer)) coll__stream_needs_one(s);
+    if (coll__shares_with(tcp, s->peer)) coll__stream_needs_one(s);
     const coll__stripe_set *const lanes = coll__stripe_set_of(s);
     const coll__hello hello = { .purpose = COLL__PURPOSE_DATA, .channel = s->channel, .to = s->peer,
                                 .more_lanes = lanes ? lanes->count - 1 : 0, .lane = lanes ? lanes->open : 0 };
@@ -226,7 +225,7 @@ static void coll__stream_refused(coll__tcp *tcp, coll__stream *s)
     memcpy(bytes, lane ? lane->bytes : x->head, coll__least(length, COLL_HEAD_LENGTH));
     if (length > COLL_HEAD_LENGTH) memcpy(bytes + COLL_HEAD_LENGTH, x->buffer, length - COLL_HEAD_LENGTH);
     while (n > 0 && length < sizeof bytes) {
-        n = coll__pipe_move(lane ? lane->pipe : &s->pipe, bytes + length, sizeof bytes - length, false);
+        n = coll__pipe_move(lane ? lane->link.pipe : &s->pipe, bytes + length, sizeof bytes - length, false);
         if (n > 0) length += (size_t)n;
     }
     const bool is_whole = coll__control_read(bytes, tcp->size, &control);

@@ -59,7 +59,6 @@ typedef struct coll__voter {
 /* A connection attempt to another rank. */
 typedef struct coll__dialling {
     coll__handshake *handshake;                   /* NULL: none in progress                                   */
-    bool         is_connected;
     coll__heard  heard;                           /* after the handshake                                      */
     int          way;                             /* index of the next address                                */
     unsigned     refusing;                        /* addresses that refuse the connect, a bit for each        */
@@ -77,7 +76,6 @@ typedef struct coll__agreement {
     unsigned char *is_late;                       /* no answer in time                                        */
     unsigned char *is_said_dead;                  /* dead in the old job's view                               */
     coll__acceptor *own;                          /* promise and accepted proposal, kept between calls        */
-    unsigned char *table;                         /* own->table: the proposal held or made; finally the decision */
     uint64_t       base;                          /* proposer: promised by those present; 0: not the proposer */
     coll__voter *voters;                          /* proposer: by index                                       */
     coll__dialling *calls;                        /* proposer: to all absent ranks; others: to the proposer   */
@@ -85,7 +83,6 @@ typedef struct coll__agreement {
     int            grace_ms;
     int            shortage;                      /* errno of the last socket that could not be made; 0: none */
     int            proposer;                      /* the proposer that sent the decision on a lasting connection; -1: none */
-    bool           is_watched;                    /* the old job has a liveness timeout                       */
     int64_t        began, deadline, sign_at;      /* began: when this rank became the proposer                */
     coll_failure  *failure;
 } coll__agreement;
@@ -98,7 +95,7 @@ static void coll__agreement_look(coll__agreement *h)
     const int64_t now = coll__now();
 
     pthread_mutex_lock(&p->lock);
-    const bool is_detector = p->rank == 0 && h->is_watched && now - p->turned_at < coll__liveness(p) / 2;
+    const bool is_detector = p->rank == 0 && p->has_thread && now - p->turned_at < coll__liveness(p) / 2;
     for (int i = 0; i < h->count; i++) {
         const int rank = h->ranks[i];
         if (i == h->me || h->is_there[i]) continue;
@@ -130,15 +127,6 @@ static int coll__agreement_first(const coll__agreement *h)
     return i;
 }
 
-/* Can the ranks that are not lost be a quorum?  If not, the others are waited for only to be counted. */
-static bool coll__agreement_may_be_enough(const coll__agreement *h)
-{
-    int most = 0;
-
-    for (int i = 0; i < h->count; i++) most += i == h->me || !h->is_lost[i];
-    return coll__is_enough(most, h->me == 0 || !h->is_lost[0], h->count);
-}
-
 /* ---- >>control messages ---- */
 
 static bool coll__heard_open(const coll__agreement *h, coll__heard *heard, coll__pipe *pipe)
@@ -156,24 +144,17 @@ static inline const unsigned char *coll__heard_table(const coll__heard *heard) {
 /* The next control message, with its table.  COLL_PENDING: incomplete; COLL_ERR_PEER: the connection is closed. */
 static coll_status coll__heard_next(const coll__agreement *h, coll__heard *heard)
 {
-    size_t wanted = COLL__CONTROL_LENGTH;
+    int error = coll__pipe_fill(&heard->pipe, heard->bytes, &heard->length, COLL__CONTROL_LENGTH);
 
-    for (;;) {
-        if (heard->length >= COLL__CONTROL_LENGTH) {
-            if (!coll__control_read(heard->bytes, h->count, &heard->control)) return COLL_ERR_PEER;
-            const coll__control_note note = heard->control.note;
-            const bool has_ballot = note == COLL__CONTROL_HOLD || note == COLL__CONTROL_TABLE || note == COLL__CONTROL_AGREED;
-            const bool has_promise = note == COLL__CONTROL_HOLD || note == COLL__CONTROL_WELCOME;
-            heard->ballot = has_ballot ? coll__get64(heard->bytes + COLL__CONTROL_TEXT) : 0;
-            heard->promise = has_promise ? coll__get64(heard->bytes + COLL__CONTROL_TEXT + 8) : 0;
-            if (heard->ballot > 0) wanted = COLL__CONTROL_LENGTH + (size_t)h->count;
-        }
-        if (heard->length == wanted) break;
-        const ssize_t n = coll__pipe_move(&heard->pipe, heard->bytes + heard->length, wanted - heard->length, false);
-        if (n == -EAGAIN) return COLL_PENDING;
-        if (n < 0) return COLL_ERR_PEER;
-        heard->length += (size_t)n;
+    if (!error && !coll__control_read(heard->bytes, h->count, &heard->control)) return COLL_ERR_PEER;
+    if (!error) {
+        const bool has_text = heard->control.note == COLL__CONTROL_REFUSE;
+        heard->ballot = has_text ? 0 : coll__get64(heard->bytes + COLL__CONTROL_TEXT);
+        heard->promise = has_text ? 0 : coll__get64(heard->bytes + COLL__CONTROL_TEXT + 8);
+        const size_t table = heard->ballot > 0 ? (size_t)h->count : 0;
+        error = coll__pipe_fill(&heard->pipe, heard->bytes, &heard->length, COLL__CONTROL_LENGTH + table);
     }
+    if (error) return error == EAGAIN ? COLL_PENDING : COLL_ERR_PEER;
     heard->length = 0;
     return COLL_OK;
 }
@@ -191,25 +172,26 @@ static void coll__agreement_hold(coll__agreement *h, uint64_t ballot, const unsi
     if (ballot <= h->own->ballot) return;
     h->own->ballot = ballot;
     h->own->is_bound = true;
-    memcpy(h->table, table, (size_t)h->count);
+    memcpy(h->own->table, table, (size_t)h->count);
 }
 
 /* Record the decision. */
 static void coll__agreement_settle(coll__agreement *h, const unsigned char *table)
 {
-    memmove(h->table, table, (size_t)h->count);
+    memmove(h->own->table, table, (size_t)h->count);
     h->own->ballot = COLL__BALLOT_DECIDED;
 }
 
-/* ---- >>connecting ---- */
+/* Is the last control message the decision?  Then record it. */
+static bool coll__heard_decision(coll__agreement *h, const coll__heard *heard)
+{
+    const bool is_decision = heard->control.note == COLL__CONTROL_AGREED && heard->ballot > 0;
 
-/* Result of a connection attempt. */
-typedef enum coll__answer {
-    COLL__ANSWER_NONE,                             /* not yet                                                  */
-    COLL__ANSWER_NOTE,                             /* a control message                                       */
-    COLL__ANSWER_NO_RANK,                          /* all its addresses refuse: it is lost                    */
-    COLL__ANSWER_NOT_READY                         /* connect again                                           */
-} coll__answer;
+    if (is_decision) coll__agreement_settle(h, coll__heard_table(heard));
+    return is_decision;
+}
+
+/* ---- >>connecting ---- */
 
 static void coll__dialling_ends(coll__dialling *c)
 {
@@ -217,53 +199,59 @@ static void coll__dialling_ends(coll__dialling *c)
     coll__give(c->handshake);
     c->handshake = NULL;
     coll__pipe_close(&c->heard.pipe);
-    c->is_connected = false;
 }
 
-/* A failed attempt: use the next address. */
-static coll__answer coll__dialling_hopeless(coll__dialling *c, int count, int error)
+/* End an attempt, and pause before the next one. */
+static void coll__dialling_rests(const coll__agreement *h, coll__dialling *c)
 {
+    coll__dialling_ends(c);
+    c->call_at = coll__deadline(h->base > 0 ? COLL__CALL_AGAIN_MS : COLL__AGAIN_MS);
+}
+
+/* No connection: use the next address, and pause after the last one.  If all addresses refuse, the rank is lost. */
+static void coll__dialling_hopeless(coll__agreement *h, int to, int error)
+{
+    coll__dialling *c = &h->calls[to];
+    const int count = h->old->endpoints[h->ranks[to]].count;
+
     if (error == ECONNREFUSED) c->refusing |= 1u << (unsigned)((c->way - 1) % count);
     else c->refusing = 0;
-    coll__dialling_ends(c);
-    const bool is_nobody = c->refusing == (1u << (unsigned)count) - 1;
-    c->call_at = c->way % count == 0 ? coll__deadline(COLL__AGAIN_MS) : 0;
-    return is_nobody ? COLL__ANSWER_NO_RANK : COLL__ANSWER_NOT_READY;
+    if (c->refusing == (1u << (unsigned)count) - 1) h->is_lost[to] = 1;
+    if (c->way % count == 0) coll__dialling_rests(h, c);
+    else coll__dialling_ends(c);
 }
 
-static coll__answer coll__dialling_begin(coll__agreement *h, coll__dialling *c, int to)
+static void coll__dialling_begin(coll__agreement *h, int to)
 {
+    coll__dialling *c = &h->calls[to];
     const int rank = h->ranks[to], count = h->old->endpoints[rank].count;
     const coll__hello hello = { .purpose = COLL__PURPOSE_JOIN, .to = to };
 
-    if (count == 0) return COLL__ANSWER_NO_RANK;
+    if (count == 0) h->is_lost[to] = 1;
+    if (count == 0) return;
     const coll__address a = coll__endpoint_address(h->old, rank, c->way++ % count);
-    const int fd = coll__dial(&a);
-    if (fd < 0 && coll__is_shortage(errno)) h->shortage = errno;
-    if (fd < 0) return coll__dialling_hopeless(c, count, errno);
-    c->handshake = (coll__handshake *)coll__take(coll__like(h->old), sizeof *c->handshake);
+    const int fd = coll__dial(&a), error = errno;
+    if (fd < 0 && coll__is_shortage(error)) h->shortage = error;
+    if (fd < 0) coll__dialling_hopeless(h, to, error);
+    else c->handshake = (coll__handshake *)coll__take(coll__like(h->old), sizeof *c->handshake);
     if (c->handshake) coll__handshake_call(c->handshake, &h->us, fd, hello, coll__never);
-    else close(fd);
-    return c->handshake ? COLL__ANSWER_NONE : COLL__ANSWER_NOT_READY;
+    else if (fd >= 0) close(fd);
 }
 
-/* Continue an attempt without blocking. */
-static coll__answer coll__dialling_advance(coll__agreement *h, coll__dialling *c, int to)
+/* Continue an attempt without blocking.  true: a control message has arrived. */
+static bool coll__dialling_advance(coll__agreement *h, int to)
 {
-    const int count = h->old->endpoints[h->ranks[to]].count;
+    coll__dialling *c = &h->calls[to];
     coll_status status = COLL_OK;
 
-    if (!c->handshake && c->heard.pipe.fd < 0) {
-        if (coll__now() < c->call_at) return COLL__ANSWER_NONE;
-        const coll__answer reply = coll__dialling_begin(h, c, to);
-        if (reply != COLL__ANSWER_NONE) return reply;
-    }
-    if (c->handshake && !c->is_connected) {
+    if (!c->handshake && c->heard.pipe.fd < 0 && coll__now() >= c->call_at) coll__dialling_begin(h, to);
+    if (!c->handshake && c->heard.pipe.fd < 0) return false;
+    if (c->handshake && c->handshake->step == COLL__HANDSHAKE_SAY && c->handshake->length == 0) {
         struct pollfd at = { .fd = c->handshake->pipe.fd, .events = POLLOUT };
-        if (poll(&at, 1, 0) <= 0) return COLL__ANSWER_NONE;
+        if (poll(&at, 1, 0) <= 0) return false;
         const int error = coll__dial_result(at.fd);
-        if (error) return coll__dialling_hopeless(c, count, error);
-        c->is_connected = true;
+        if (error) coll__dialling_hopeless(h, to, error);
+        if (error) return false;
         c->refusing = 0;
     }
     if (c->handshake) {
@@ -275,19 +263,16 @@ static coll__answer coll__dialling_advance(coll__agreement *h, coll__dialling *c
         }
     }
     if (status == COLL_OK) status = coll__heard_next(h, &c->heard);
-    if (status == COLL_PENDING) return COLL__ANSWER_NONE;
-    if (status == COLL_OK) return COLL__ANSWER_NOTE;
+    if (status >= 0) return status == COLL_OK;
     if (!c->turned_away_at && status != COLL_ERR_PEER) c->turned_away_at = coll__now();
-    coll__dialling_ends(c);
-    c->call_at = coll__deadline(COLL__AGAIN_MS);
-    return COLL__ANSWER_NOT_READY;
+    coll__dialling_rests(h, c);
+    return false;
 }
 
 /* What to poll for; events 0: nothing, continue at once. */
 static struct pollfd coll__dialling_watch(coll__dialling *c)
 {
-    if (c->handshake)
-        return (struct pollfd){ .fd = c->handshake->pipe.fd, .events = c->is_connected ? c->handshake->want : POLLOUT };
+    if (c->handshake) return (struct pollfd){ .fd = c->handshake->pipe.fd, .events = c->handshake->want };
     if (c->heard.pipe.fd < 0) return (struct pollfd){ .fd = -1, .events = POLLIN };
     return (struct pollfd){ .fd = c->heard.pipe.fd, .events = coll__pipe_await(&c->heard.pipe, POLLIN) };
 }
@@ -309,7 +294,7 @@ static void coll__voter_send(coll__agreement *h, int place, coll__control_note n
     coll__voter *g = &h->voters[place];
 
     if (g->owes++ == 0) g->silent_since = coll__now();
-    if (!coll__table_send(&g->heard.pipe, note, h->me, ballot, promise, h->table, ballot > 0 ? h->count : 0))
+    if (!coll__table_send(&g->heard.pipe, note, h->me, ballot, promise, h->own->table, ballot > 0 ? h->count : 0))
         coll__voter_lost(h, place);
 }
 
@@ -391,38 +376,22 @@ static void coll__agreement_accept(coll__agreement *h)
     coll__accept_tidy(tcp);
 }
 
-/* Handle an answer.  true: it was the decision, now in h->table. */
-static bool coll__agreement_answered(coll__agreement *h, int place, coll__answer reply)
-{
-    coll__dialling *c = &h->calls[place];
-    const coll__control_note note = reply == COLL__ANSWER_NOTE ? c->heard.control.note : COLL__CONTROL_LIMIT;
-    const int64_t now = coll__now();
-
-    if (reply == COLL__ANSWER_NO_RANK) h->is_lost[place] = 1;
-    if (note == COLL__CONTROL_AGREED && c->heard.ballot > 0) {
-        coll__agreement_settle(h, coll__heard_table(&c->heard));
-        return true;
-    }
-    if (note == COLL__CONTROL_WELCOME) coll__agreement_lives(h, place);           /* an earlier proposer: connect to it */
-    if (note == COLL__CONTROL_REFUSE && !c->turned_away_at) c->turned_away_at = now;
-    if (c->turned_away_at && now - c->turned_away_at > h->grace_ms * (int64_t)COLL__MS) h->is_late[place] = 1;
-    return false;
-}
-
-/* Connect to absent ranks.  If all addresses refuse, the rank is lost.  true: a rank has sent the decision, now in h->table. */
+/* Connect to absent ranks.  true: a rank has sent the decision, now in h->own->table. */
 static bool coll__agreement_call_all(coll__agreement *h)
 {
+    const int64_t now = coll__now();
+
     for (int i = 0; i < h->count; i++) {
         coll__dialling *c = &h->calls[i];
-        if (i == h->me || h->is_lost[i] || h->is_there[i] || h->voters[i].heard.pipe.fd >= 0) {
+        const bool is_absent = i != h->me && !h->is_lost[i] && !h->is_there[i] && h->voters[i].heard.pipe.fd < 0;
+        if (is_absent && coll__dialling_advance(h, i)) {
+            if (coll__heard_decision(h, &c->heard)) return true;
+            if (c->heard.control.note == COLL__CONTROL_WELCOME) coll__agreement_lives(h, i);      /* an earlier proposer */
+            if (c->heard.control.note == COLL__CONTROL_REFUSE && !c->turned_away_at) c->turned_away_at = now;
             coll__dialling_ends(c);
-            continue;
         }
-        const coll__answer reply = coll__dialling_advance(h, c, i);
-        if (reply == COLL__ANSWER_NONE) continue;
-        if (coll__agreement_answered(h, i, reply)) return true;
-        coll__dialling_ends(c);
-        if (c->call_at > coll__now()) c->call_at = coll__deadline(COLL__CALL_AGAIN_MS);
+        if (!is_absent) coll__dialling_ends(c);
+        else if (c->turned_away_at && now - c->turned_away_at > h->grace_ms * (int64_t)COLL__MS) h->is_late[i] = 1;
     }
     return false;
 }
@@ -466,8 +435,8 @@ static bool coll__agreement_propose(coll__agreement *h)
     coll__acceptor *own = h->own;
     bool is_accepted = true;
 
-    if (own->ballot < h->base || (!own->is_bound && memcmp(h->table, h->is_there, (size_t)h->count))) {
-        if (!own->is_bound) memcpy(h->table, h->is_there, (size_t)h->count);
+    if (own->ballot < h->base || (!own->is_bound && memcmp(h->own->table, h->is_there, (size_t)h->count))) {
+        if (!own->is_bound) memcpy(h->own->table, h->is_there, (size_t)h->count);
         own->ballot = own->ballot < h->base ? h->base : own->ballot + 1;
     }
     for (int i = 0; i < h->count; i++) {
@@ -478,24 +447,26 @@ static bool coll__agreement_propose(coll__agreement *h)
         g->asked = own->ballot;
         coll__voter_send(h, i, COLL__CONTROL_TABLE, own->ballot, 0);
     }
-    if (is_accepted) coll__agreement_settle(h, h->table);
+    if (is_accepted) coll__agreement_settle(h, h->own->table);
     return is_accepted;
 }
 
 /* Count the ranks present, and those that may still connect.  Without a quorum late ranks are waited for, except a rank that
- * the old job declared dead and that stays silent. */
-static int coll__agreement_tally(const coll__agreement *h, int *open)
+ * the old job declared dead and that stays silent.  may_be_enough: the ranks that are not lost may be a quorum. */
+static int coll__agreement_tally(const coll__agreement *h, int *open, bool *may_be_enough)
 {
     const bool is_enough = coll__is_quorum(h->is_there, h->count);
     const bool has_waited = coll__now() - h->began > h->grace_ms * (int64_t)COLL__MS;
-    int there = 0;
+    int there = 0, most = 0;
 
     *open = 0;
     for (int i = 0; i < h->count; i++) {
         const bool may_come = !h->is_late[i] || !(is_enough || (h->is_said_dead[i] && has_waited));
         there += h->is_there[i];
+        most += !h->is_lost[i];
         *open += !h->is_there[i] && !h->is_lost[i] && may_come;
     }
+    *may_be_enough = coll__is_enough(most, !h->is_lost[0], h->count);
     return there;
 }
 
@@ -511,11 +482,12 @@ static void coll__agreement_leave(coll__agreement *h)
     h->base = 0;
 }
 
-/* Act as the proposer.  COLL_OK: decided, in h->table.  COLL_PENDING: another rank is the proposer. */
+/* Act as the proposer.  COLL_OK: decided, in h->own->table.  COLL_PENDING: another rank is the proposer. */
 static coll_status coll__agreement_seek(coll__agreement *h)
 {
     int64_t until = h->deadline;
     int before = 1, open;
+    bool may_be_enough;
 
     h->is_there[h->me] = 1;
     h->began = coll__now();
@@ -529,13 +501,14 @@ static coll_status coll__agreement_seek(coll__agreement *h)
         coll__agreement_accept(h);
         coll__agreement_hear(h);
         if (coll__agreement_call_all(h)) return COLL_OK;
-        const int there = coll__agreement_tally(h, &open);
+        const int there = coll__agreement_tally(h, &open, &may_be_enough);
         const bool is_enough = coll__is_quorum(h->is_there, h->count);
         if (coll__agreement_first(h) < h->me && coll__now() < h->deadline) {
             coll__agreement_leave(h);
             return COLL_PENDING;
         }
-        if (!is_enough) until = coll__agreement_may_be_enough(h) ? h->deadline : h->began + h->grace_ms * (int64_t)COLL__MS;
+        /* without a quorum the others are waited for only to be counted */
+        if (!is_enough) until = may_be_enough ? h->deadline : h->began + h->grace_ms * (int64_t)COLL__MS;
         else if (there != before || until == h->deadline) until = coll__deadline(h->grace_ms);
         if (until > h->deadline) until = h->deadline;
         before = there;
@@ -566,7 +539,7 @@ static void coll__agreement_tell(coll__agreement *h)
         if (why->status == COLL_OK && (h->voters[i].owes > 0 || !h->is_there[i])) coll__pipe_close(pipe);
         if (pipe->fd < 0 || !h->is_there[i]) continue;
         if (why->status == COLL_OK)
-            (void)coll__table_send(pipe, COLL__CONTROL_AGREED, h->me, COLL__BALLOT_DECIDED, 0, h->table,
+            (void)coll__table_send(pipe, COLL__CONTROL_AGREED, h->me, COLL__BALLOT_DECIDED, 0, h->own->table,
                                    h->count);
         else
             coll__control_send(pipe, COLL__CONTROL_REFUSE, why->status, -1, why->text);
@@ -578,7 +551,7 @@ static void coll__agreement_tell(coll__agreement *h)
 /* Send the promise and the last accepted proposal. */
 static bool coll__agreement_say(const coll__agreement *h, coll__pipe *pipe)
 {
-    return coll__table_send(pipe, COLL__CONTROL_HOLD, h->me, h->own->ballot, h->own->promised, h->table, h->count);
+    return coll__table_send(pipe, COLL__CONTROL_HOLD, h->me, h->own->ballot, h->own->promised, h->own->table, h->count);
 }
 
 /* Take part after the proposer's welcome.  COLL_OK: decided.  COLL_PENDING: the proposer is lost.  Errors are those of the
@@ -594,10 +567,7 @@ static coll_status coll__agreement_serve(coll__agreement *h, coll__heard *heard)
             heard_at = coll__now();
             if (note == COLL__CONTROL_REFUSE)
                 return coll__set_failure(h->failure, heard->control.what.status, -1, "%s", heard->control.what.text);
-            if (note == COLL__CONTROL_AGREED && heard->ballot > 0) {
-                coll__agreement_settle(h, coll__heard_table(heard));
-                return COLL_OK;
-            }
+            if (coll__heard_decision(h, heard)) return COLL_OK;
             if (note != COLL__CONTROL_TABLE && note != COLL__CONTROL_WELCOME && note != COLL__CONTROL_MISSING) continue;
             if (heard->promise > h->own->promised) h->own->promised = heard->promise;
             if (heard->ballot >= h->own->promised) coll__agreement_hold(h, heard->ballot, coll__heard_table(heard));
@@ -621,29 +591,20 @@ static coll_status coll__agreement_join(coll__agreement *h, int proposer)
     c->way = 0;
     c->refusing = 0;
     c->call_at = 0;
-    for (bool is_over = false; !is_over;) {
+    for (;;) {
         coll__agreement_look(h);
         coll__agreement_accept(h);
-        const coll__answer reply = coll__dialling_advance(h, c, proposer);
-        const coll__control_note note = reply == COLL__ANSWER_NOTE ? c->heard.control.note : COLL__CONTROL_LIMIT;
-        if (note == COLL__CONTROL_WELCOME) {
+        const bool has_note = coll__dialling_advance(h, proposer);
+        if (has_note && c->heard.control.note == COLL__CONTROL_WELCOME) {
             status = coll__agreement_serve(h, &c->heard);
             break;
         }
-        if (note == COLL__CONTROL_AGREED && c->heard.ballot > 0) {
-            coll__agreement_settle(h, coll__heard_table(&c->heard));
-            coll__dialling_ends(c);                /* not used for the new job                                */
-            return COLL_OK;
-        }
-        if (reply == COLL__ANSWER_NO_RANK) h->is_lost[proposer] = 1;
-        is_over = (reply != COLL__ANSWER_NOTE && coll__agreement_first(h) != proposer) || coll__now() >= until;
-        if (reply == COLL__ANSWER_NOTE) {          /* it has not noticed the failure yet                      */
-            coll__dialling_ends(c);
-            c->call_at = coll__deadline(COLL__AGAIN_MS);
-        }
+        const bool is_decided = has_note && coll__heard_decision(h, &c->heard);
+        if (has_note) coll__dialling_rests(h, c);  /* it has not noticed the failure yet, or its connection is not needed */
+        if (is_decided) return COLL_OK;
+        if ((!has_note && coll__agreement_first(h) != proposer) || coll__now() >= until) break;
         struct pollfd at = coll__dialling_watch(c);
-        const bool is_waiting = !is_over && at.events != 0;
-        if (is_waiting) (void)poll(&at, 1, coll__ms_until(at.fd < 0 ? c->call_at : until, COLL__AGREE_LOOK_MS));
+        if (at.events) (void)poll(&at, 1, coll__ms_until(at.fd < 0 ? c->call_at : until, COLL__AGREE_LOOK_MS));
     }
     if (status == COLL_OK) h->proposer = proposer;
     else coll__dialling_ends(c);
@@ -651,7 +612,7 @@ static coll_status coll__agreement_join(coll__agreement *h, int proposer)
     return status;
 }
 
-/* Run the agreement, unless an earlier call has.  COLL_OK: the decision is in h->table. */
+/* Run the agreement, unless an earlier call has.  COLL_OK: the decision is in h->own->table. */
 static coll_status coll__agreement_run(coll__agreement *h)
 {
     coll_status status = h->own->ballot == COLL__BALLOT_DECIDED ? COLL_OK : COLL_PENDING;

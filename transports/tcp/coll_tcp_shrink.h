@@ -35,7 +35,6 @@ static bool coll__agreement_open(coll__agreement *h)
     unsigned char *const memory = (unsigned char *)coll__allocate(coll__like(h->old), sizeof marks / sizeof *marks * n);
     for (size_t i = 0; memory && i < sizeof marks / sizeof *marks; i++) *marks[i] = memory + i * n;
     h->own = coll__acceptor_of(h->old, &h->us);
-    h->table = h->own ? h->own->table : NULL;
     h->voters = (coll__voter *)coll__allocate(coll__like(h->old), n * sizeof *h->voters);
     h->calls = (coll__dialling *)coll__allocate(coll__like(h->old), n * sizeof *h->calls);
     h->fds = (struct pollfd *)coll__allocate(coll__like(h->old), (2 * n + (size_t)h->old->handshake_room + 1) * sizeof *h->fds);
@@ -85,7 +84,7 @@ static coll__past *coll__agreement_past(const coll__agreement *h)
     past->us = h->us;
     h->old->us.past = NULL;                       /* now owned by past->us                                    */
     past->table = coll__behind(past, sizeof *past);
-    memcpy(past->table, h->table, (size_t)h->count);
+    memcpy(past->table, h->own->table, (size_t)h->count);
     return past;
 }
 
@@ -96,7 +95,7 @@ static void coll__agreement_lines(coll__agreement *h, coll__tcp *tcp)
     int missing = 0;
 
     for (int i = 0, rank = 0; i < h->count; i++) {
-        if (!h->table[i]) continue;
+        if (!h->own->table[i]) continue;
         if (tcp->rank == 0 && i != h->me) tcp->controls[rank].pipe = coll__pipe_take(&h->voters[i].heard.pipe);
         if (tcp->rank > 0 && rank == 0 && i == h->proposer) tcp->controls[0].pipe = coll__pipe_take(&h->calls[i].heard.pipe);
         rank++;
@@ -133,7 +132,7 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     tcp->us.rank = out->rank;
     tcp->us.size = out->count;
     tcp->network = old->network;
-    coll__agreement_name(tcp->us.world, h->us.world, h->ranks, h->table, h->count);
+    coll__agreement_name(tcp->us.world, h->us.world, h->ranks, h->own->table, h->count);
     coll__shm_segment_sign(&tcp->segment, out->rank, tcp->us.world);
     coll__shm_segment_follow(&tcp->segment, &old->segment);
     const size_t streams = (size_t)out->count * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1);
@@ -150,7 +149,7 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
         tcp->heartbeat.beats[i] = old->heartbeat.beats[out->ranks[i]];
     }
     pthread_mutex_unlock(&old->heartbeat.lock);
-    for (int i = 0, rank = 0; i < h->count; i++) if (h->table[i]) tcp->heartbeat.was_late[rank++] = h->is_late[i];
+    for (int i = 0, rank = 0; i < h->count; i++) if (h->own->table[i]) tcp->heartbeat.was_late[rank++] = h->is_late[i];
     coll__io_forget(&old->io, old->listener);
     tcp->listener = old->listener;
     old->listener = -1;
@@ -165,8 +164,7 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
 {
     coll__tcp *old = (coll__tcp *)context;
     const int liveness = old->heartbeat.has_thread ? old->heartbeat.liveness_ms : 0;
-    coll__agreement h = { .old = old, .us = old->us, .ranks = ranks, .count = count, .failure = failure,
-                          .is_watched = liveness > 0 };
+    coll__agreement h = { .old = old, .us = old->us, .ranks = ranks, .count = count, .failure = failure };
     coll_status status = COLL_OK;
 
     if (old->listener < 0)
@@ -181,11 +179,11 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     h.grace_ms = liveness > 0 && liveness < COLL__AGREE_GRACE_MS / 2 ? 2 * liveness : COLL__AGREE_GRACE_MS;
     if (coll__agreement_open(&h)) status = coll__agreement_run(&h);
     else status = coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
-    if (status == COLL_OK && !h.table[h.me])
+    if (status == COLL_OK && !h.own->table[h.me])
         status = coll__set_failure(failure, COLL_ERR_PEER, -1, "the others have given this rank up");
     out->count = 0;
     for (int i = 0; status == COLL_OK && i < count; i++) {
-        if (!h.table[i]) continue;
+        if (!h.own->table[i]) continue;
         if (i == h.me) out->rank = out->count;
         out->ranks[out->count++] = ranks[i];
     }

@@ -19,9 +19,9 @@ enum {
 
 #define COLL__BALLOT_DECIDED UINT64_MAX              /* of a decided table                                    */
 
-/* A rank's state at the last look: turns of the communicator lists, bytes received, and the heartbeat number and time since
- * when it is unchanged. */
-typedef struct coll__quiet { uint32_t turn, own_version, beat; uint64_t received; int64_t since; } coll__quiet;
+/* What is known of a rank: the first rank of its host, plus 1; 0: not known yet.  Its state at the last look: turns of the
+ * communicator lists, bytes received, and the heartbeat number and time since when it is unchanged. */
+typedef struct coll__known { int home; uint32_t turn, own_version, beat; uint64_t received; int64_t since; } coll__known;
 
 typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__presence;
 
@@ -42,7 +42,6 @@ typedef struct coll__tcp {
     coll__network network;                        /* local addresses and ports to use                         */
     bool is_bootstrapping;                        /* rank 0: until all endpoints are known                    */
     coll_tcp options;                             /* only those that coll_shrink needs                        */
-    bool shares;                                  /* memory with other processes of this host                 */
     coll__shm_segment segment;                         /* this rank's segment                                 */
     bool is_elsewhere;                            /* rank 0: its configured address is not local              */
     coll__log log;
@@ -56,14 +55,13 @@ typedef struct coll__tcp {
     int64_t         refused_at;
     int             redials;                      /* streams that wait to connect again                       */
     coll__endpoint *endpoints;                    /* by rank                                                  */
-    int            *homes;                        /* first rank of each rank's host; NULL: not computed yet   */
     coll__stream   *streams;                      /* by peer and channel                                      */
     coll__active    active;
     coll__io        io;
     coll__control_line *controls;                 /* rank 0: one for each rank; others: [0], to rank 0        */
     coll__heartbeat heartbeat;                    /* owns `controls` after the start                          */
     unsigned char  *presence;
-    struct coll__quiet *quiet;                    /* by rank (coll_tcp_control.h)                             */
+    coll__known    *known;                        /* by rank                                                  */
     int             bye_count, ended_count, present_count;
     pthread_mutex_t accept_lock;                  /* guards the members below; taken before the heartbeat's   */
     coll__handshake    *handshakes;               /* handshakes under way, as the called side                 */
@@ -104,6 +102,12 @@ static inline coll__stream *coll__stream_to(const coll__tcp *tcp, int peer, int 
 static inline bool coll__is_of_this_host(const coll__tcp *tcp, int rank)
 {
     return !memcmp(tcp->endpoints[rank].host, tcp->us.host, sizeof tcp->us.host);
+}
+
+/* Do this rank and another one share memory? */
+static inline bool coll__shares_with(const coll__tcp *tcp, int rank)
+{
+    return coll__is_of_this_host(tcp, rank) && tcp->endpoints[tcp->rank].shares && tcp->endpoints[rank].shares;
 }
 
 static void coll__activate(coll__tcp *tcp, coll__stream *s)
@@ -228,12 +232,11 @@ static void coll__tcp_free(coll__tcp *tcp)
     }
     for (int i = 0; i < tcp->handshake_count; i++) coll__pipe_close(&tcp->handshakes[i].pipe);
     coll__give(tcp->endpoints);
-    coll__give(tcp->homes);
     coll__give(tcp->streams);
     coll__give(tcp->active.streams);
     coll__give(tcp->controls);
     coll__give(tcp->presence);
-    coll__give(tcp->quiet);
+    coll__give(tcp->known);
     coll__give(tcp->handshakes);
     pthread_mutex_destroy(&tcp->accept_lock);
     coll__tls_free(tcp->us.tls);
@@ -246,22 +249,16 @@ static void coll__tcp_free(coll__tcp *tcp)
     coll__give(tcp);
 }
 
-/* Identify the host and its network: ranks with the same value may use loopback addresses. */
-static void coll__host_identity(unsigned char *host)
-{
-    char text[256];
-
-    coll__host_text(text, sizeof text);
-    coll__digest(host, text);
-}
-
-/* Set rank, world id and key.  false: TLS cannot be set up. */
+/* Set rank, world id, host and key.  Ranks of the same host and network may use loopback addresses.  false: TLS cannot be set
+ * up. */
 static bool coll__identify(coll__identity *us, const coll__tcp_settings *settings)
 {
     const coll_config *c = &settings->config;
+    char host[256];
 
+    coll__host_text(host, sizeof host);
+    coll__digest(us->host, host);
     coll__world_id(us->world, c->size, c->world, "");
-    coll__host_identity(us->host);
     us->rank = c->rank;
     us->memory = c->allocator;
     us->size = c->size;
@@ -288,7 +285,6 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     tcp->suspicion.rank = tcp->failure.rank = -1;
     tcp->options = (coll_tcp){ .lanes = c->tcp.lanes, .share_memory = c->tcp.share_memory,
                                .shm_collectives = c->tcp.shm_collectives };
-    tcp->shares = COLL__HAS_SHM && c->tcp.share_memory >= 0;
     tcp->is_open = settings->is_open;
     tcp->lacks_tls = settings->lacks_tls;
     (void)pthread_mutex_init(&tcp->accept_lock, NULL);
@@ -301,11 +297,12 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     /* large and rarely used: zero pages stay unallocated */
     tcp->controls = (coll__control_line *)coll__take_zeros(c->allocator, c->rank == 0 ? size : 2 * size, sizeof *tcp->controls);
     tcp->presence = (unsigned char *)coll__allocate(c->allocator, size);
-    tcp->quiet = (coll__quiet *)coll__take_zeros(c->allocator, size, sizeof *tcp->quiet);
+    tcp->known = (coll__known *)coll__take_zeros(c->allocator, size, sizeof *tcp->known);
     tcp->handshakes = (coll__handshake *)coll__take_zeros(c->allocator, (size_t)tcp->handshake_room, sizeof *tcp->handshakes);
     for (size_t i = 0; tcp->streams && i < streams; i++) {
         coll__stream *s = &tcp->streams[i];
         s->pipe.fd = -1;
+        s->link = (coll__connection){ .stream = s, .pipe = &s->pipe };
         s->peer = (int)(i / COLL_CHANNEL_COUNT);
         s->channel = (int)(i % COLL_CHANNEL_COUNT);
         s->out.end = &s->out.first;
@@ -316,19 +313,23 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     for (size_t i = 0; tcp->controls && i < (c->rank == 0 ? size : 1); i++) tcp->controls[i].pipe.fd = -1;
     tcp->greets_as = &tcp->us;
     tcp->heartbeat.tcp = tcp;
-    const bool has_heartbeat = coll__heartbeat_init(&tcp->heartbeat, c->rank, c->size, tcp->handshake_room, tcp->controls,
+    const bool has_heartbeat = coll__heartbeat_init(&tcp->heartbeat, c->rank, c->size, tcp->handshake_room,
+                                                    (int)streams * (c->tcp.lanes > 1 ? c->tcp.lanes : 1), tcp->controls,
                                                     tcp->endpoints);
     if (has_heartbeat && has_lanes && tcp->endpoints && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence
-        && tcp->quiet && tcp->handshakes && coll__identify(&tcp->us, settings)) {
+        && tcp->known && tcp->handshakes && coll__identify(&tcp->us, settings)) {
         coll__endpoint *own = &tcp->endpoints[c->rank];
         own->processor_set = coll__processor_set(&own->processors);
-        own->pid = tcp->heartbeat.own.pid;
-        if (tcp->shares && c->size > 1 && c->tcp.shm_collectives >= 0 && settings->auth <= COLL__AUTH_KEY)
+        coll__beat *beat = &tcp->heartbeat.beats[c->rank];
+        own->pid = beat->pid = (uint32_t)getpid();
+        if (gethostname(own->name, sizeof own->name - 1)) coll__print(own->name, sizeof own->name, "?");
+        memcpy(beat->name, own->name, sizeof beat->name);
+        own->shares = COLL__HAS_SHM && c->tcp.share_memory >= 0;
+        if (own->shares && c->size > 1 && c->tcp.shm_collectives >= 0 && settings->auth <= COLL__AUTH_KEY)
             tcp->segment = coll__shm_segment_open();
         coll__shm_segment_sign(&tcp->segment, c->rank, tcp->us.world);
-        own->segment = coll__shm_segment_number(&tcp->segment);
+        own->segment = (uint32_t)(tcp->segment.fd + 1);
         own->site = coll__site_id(c->site);
-        memcpy(own->name, tcp->heartbeat.own.name, sizeof own->name);
         return tcp;
     }
     coll__tcp_free(tcp);
