@@ -29296,7 +29296,7 @@ static void coll__heartbeat_decide(coll__heartbeat *p, const coll_failure *failu
 }
 
 /* "rank 2 (hostB, ...) is gone" */
-static void coll__failed_rank(const coll__heartbeat *p, coll_failure *failure, coll_status status, int rank, const char *what)
+static void coll__peer_failure(const coll__heartbeat *p, coll_failure *failure, coll_status status, int rank, const char *what)
 {
     char who[COLL__ADDRESS_TEXT + COLL__NAME_LENGTH + 40];
 
@@ -29308,7 +29308,7 @@ static void coll__heartbeat_failed(coll__heartbeat *p, coll_status status, int r
 {
     coll_failure failure = { COLL_OK, -1, "" };
 
-    coll__failed_rank(p, &failure, status, rank, what);
+    coll__peer_failure(p, &failure, status, rank, what);
     coll__heartbeat_decide(p, &failure, false);
 }
 
@@ -31917,7 +31917,7 @@ static void coll__tcp_settle(coll__tcp *tcp, const coll_failure *cause, bool is_
     coll_failure own = { COLL_OK, -1, "" };
 
     if (is_sentence) own = *cause;
-    else coll__failed_rank(&tcp->heartbeat, &own, cause->status, cause->rank, cause->text);
+    else coll__peer_failure(&tcp->heartbeat, &own, cause->status, cause->rank, cause->text);
     if (tcp->failure.status == COLL_OK) coll__ask_for_decision(tcp, &own);
     coll__io_cancel(&tcp->io, tcp->streams, tcp->size * COLL_CHANNEL_COUNT);      /* the buffers belong to the caller again */
 }

@@ -228,7 +228,7 @@ static void coll__heartbeat_decide(coll__heartbeat *p, const coll_failure *failu
 }
 
 /* "rank 2 (hostB, ...) is gone" */
-static void coll__failed_rank(const coll__heartbeat *p, coll_failure *failure, coll_status status, int rank, const char *what)
+static void coll__peer_failure(const coll__heartbeat *p, coll_failure *failure, coll_status status, int rank, const char *what)
 {
     char who[COLL__ADDRESS_TEXT + COLL__NAME_LENGTH + 40];
 
@@ -240,7 +240,7 @@ static void coll__heartbeat_failed(coll__heartbeat *p, coll_status status, int r
 {
     coll_failure failure = { COLL_OK, -1, "" };
 
-    coll__failed_rank(p, &failure, status, rank, what);
+    coll__peer_failure(p, &failure, status, rank, what);
     coll__heartbeat_decide(p, &failure, false);
 }
 
