@@ -72,6 +72,7 @@ awk -v names="$work/names" -v files="$work/files" '
         uses["numbers"] = " public base "
         uses["algorithms"] = " public "
         uses["contract"] = " public base numbers algorithms "
+        uses["membership"] = " public contract base "
         uses["engine"] = " public contract base numbers algorithms "
         uses["session"] = uses["engine"] "engine "
         while ((getline line < files) > 0)
