@@ -40,7 +40,7 @@ typedef enum coll__consensus_role {
 } coll__consensus_role;
 
 /* What a member knows of another one. */
-typedef struct coll__place {
+typedef struct coll__consensus_place {
     bool     is_up;                               /* the line to it                                           */
     bool     is_there;                            /* proposer: it has promised `base`                         */
     bool     is_lost, is_late;
@@ -51,7 +51,7 @@ typedef struct coll__place {
     uint64_t asked, holds;                        /* proposer: the last proposal sent to it; accepted by it   */
     uint64_t flags;                               /* proposer: told by it                                     */
     int64_t  silent_since;                        /* since when an answer is missing; 0: none is              */
-} coll__place;
+} coll__consensus_place;
 
 typedef struct coll__consensus {
     int      count, me;
@@ -65,25 +65,25 @@ typedef struct coll__consensus {
     int      proposer;                            /* the one that it follows                                  */
     uint64_t base;                                /* of this proposer; promised by all that are there         */
     bool     is_time;                             /* it proposes                                              */
-    int      counted;                             /* how many were there at the last tick                     */
+    int      counted;                             /* proposer, and too few: how many were there               */
     int64_t  grace, began, until, deadline, ping_at, heard_at;        /* heard_at: from the proposer          */
-    coll__place *places;
+    coll__consensus_place *places;
 } coll__consensus;
 
 /* ---- >>open ---- */
 
 static inline size_t coll__consensus_memory(int count)
 {
-    return coll__round_up((size_t)count * sizeof(coll__place), sizeof(uint64_t)) + 2 * coll__places_length(count);
+    return coll__round_up((size_t)count * sizeof(coll__consensus_place), sizeof(uint64_t)) + 2 * coll__places_length(count);
 }
 
 /* `memory` has coll__consensus_memory(count) bytes, which are 0. */
 static void coll__consensus_open(coll__consensus *c, void *memory, int count, int me)
 {
     unsigned char *const sets = (unsigned char *)memory
-                              + coll__round_up((size_t)count * sizeof(coll__place), sizeof(uint64_t));
+                              + coll__round_up((size_t)count * sizeof(coll__consensus_place), sizeof(uint64_t));
 
-    *c = (coll__consensus){ .count = count, .me = me, .slot = 1, .places = (coll__place *)memory };
+    *c = (coll__consensus){ .count = count, .me = me, .slot = 1, .places = (coll__consensus_place *)memory };
     c->held.members = sets;
     c->past.members = sets + coll__places_length(count);
 }
@@ -152,7 +152,7 @@ static void coll__consensus_raise(coll__consensus *c, uint64_t promised)
     c->base = c->promised = ((promised >> 48) + 1) << 48 | (uint64_t)c->me << 32;
     c->is_time = false;
     for (int i = 0; i < c->count; i++) {
-        coll__place *const p = &c->places[i];
+        coll__consensus_place *const p = &c->places[i];
         p->is_there = i == c->me;
         p->is_asked = false;
         p->asked = p->holds = 0;
@@ -192,7 +192,7 @@ static void coll__consensus_begin(coll__consensus *c, coll__decision_kind kind, 
     c->grace = grace;
     c->deadline = deadline;
     for (int i = 0; i < c->count; i++) {
-        coll__place *const p = &c->places[i];
+        coll__consensus_place *const p = &c->places[i];
         p->is_lost = p->is_late = p->owes_refusal = false;
         p->silent_since = 0;
     }
@@ -208,7 +208,7 @@ static void coll__consensus_decide(coll__consensus *c, const coll__decision *dec
     c->promised = c->ballot = 0;
     c->is_bound = false;
     for (int i = 0; i < c->count; i++) {
-        coll__place *const p = &c->places[i];
+        coll__consensus_place *const p = &c->places[i];
         if (c->role == COLL__CONSENSUS_PROPOSES && i != c->me) p->owes_decision = true;
         if (!coll__place_in(c->past.members, i)) p->has_failed = true;
         p->owes_hold = p->owes_ping = p->is_there = false;
@@ -229,7 +229,7 @@ static void coll__consensus_accept(coll__consensus *c, uint64_t ballot, const co
 
 static void coll__consensus_up(coll__consensus *c, int place)
 {
-    coll__place *const p = &c->places[place];
+    coll__consensus_place *const p = &c->places[place];
 
     p->is_up = true;
     p->is_lost = p->is_there = p->is_asked = false;
@@ -251,13 +251,13 @@ static void coll__consensus_lost(coll__consensus *c, int place)
 }
 
 /* Another member says that it is dead. */
-static void coll__consensus_suspect(coll__consensus *c, int place)
+static COLL__UNUSED void coll__consensus_suspect(coll__consensus *c, int place)
 {
     if (place != c->me && !c->places[place].is_suspect) c->places[place].is_suspect = c->places[place].is_late = true;
 }
 
 /* A hold for this proposer. */
-static void coll__consensus_heard(coll__consensus *c, coll__place *p, const coll__note *n)
+static void coll__consensus_heard(coll__consensus *c, coll__consensus_place *p, const coll__member_note *n)
 {
     if (n->promised > c->base) coll__consensus_raise(c, n->promised);
     if (n->promised < c->base) {                  /* an answer to an earlier prepare, or to none              */
@@ -272,7 +272,7 @@ static void coll__consensus_heard(coll__consensus *c, coll__place *p, const coll
 }
 
 /* A prepare, a proposal or a ping of the proposer that it follows. */
-static void coll__consensus_answer(coll__consensus *c, int place, const coll__note *n, int64_t now)
+static void coll__consensus_answer(coll__consensus *c, int place, const coll__member_note *n, int64_t now)
 {
     c->heard_at = now;
     c->places[place].owes_hold = true;
@@ -282,9 +282,9 @@ static void coll__consensus_answer(coll__consensus *c, int place, const coll__no
 }
 
 /* A note of this slot. */
-static void coll__consensus_read(coll__consensus *c, int place, const coll__note *n, int64_t now)
+static void coll__consensus_read(coll__consensus *c, int place, const coll__member_note *n, int64_t now)
 {
-    coll__place *const p = &c->places[place];
+    coll__consensus_place *const p = &c->places[place];
     const bool is_call = n->kind == COLL__NOTE_PREPARE || n->kind == COLL__NOTE_PROPOSE || n->kind == COLL__NOTE_PING;
     bool is_quorum;
 
@@ -303,16 +303,18 @@ static void coll__consensus_read(coll__consensus *c, int place, const coll__note
         coll__consensus_seek(c, now);
     if (c->role != COLL__CONSENSUS_FOLLOWS || place != c->proposer) return;
     if (is_call) coll__consensus_answer(c, place, n, now);
-    else if (n->kind == COLL__NOTE_TOO_FEW) c->role = COLL__CONSENSUS_TOO_FEW;
+    if (n->kind != COLL__NOTE_TOO_FEW) return;
+    c->role = COLL__CONSENSUS_TOO_FEW;
+    c->counted = (int)coll__least(n->flags, (uint64_t)c->count);
 }
 
 /* A note from this place.  Returns false: it is not valid, and the line must be closed. */
 static bool coll__consensus_note(coll__consensus *c, int place, const unsigned char *bytes, size_t length, int64_t now)
 {
-    coll__place *const p = &c->places[place];
-    coll__note n;
+    coll__consensus_place *const p = &c->places[place];
+    coll__member_note n;
 
-    if (place == c->me || !coll__note_read(&n, bytes, length, c->count)) return false;
+    if (place == c->me || !coll__member_note_read(&n, bytes, length, c->count)) return false;
     p->silent_since = 0;
     if (n.slot < c->slot || p->has_failed) {
         if (n.kind != COLL__NOTE_DECIDED && n.kind != COLL__NOTE_TOO_FEW) p->owes_decision = true;
@@ -335,7 +337,7 @@ static void coll__consensus_propose(coll__consensus *c)
     uint64_t flags = ~UINT64_C(0);
 
     for (int i = 0; i < c->count; i++) {
-        const coll__place *const p = &c->places[i];
+        const coll__consensus_place *const p = &c->places[i];
         if (p->is_there) flags &= p->flags;
         is_same = is_same && p->is_there == coll__place_in(c->held.members, i);
     }
@@ -358,7 +360,7 @@ static int coll__consensus_open_places(const coll__consensus *c, bool is_enough,
     int open = 0;
 
     for (int i = 0; i < c->count; i++) {
-        const coll__place *const p = &c->places[i];
+        const coll__consensus_place *const p = &c->places[i];
         const bool may_come = !p->is_late || !(is_enough || (p->is_suspect && has_waited));
         open += !p->is_there && !p->is_lost && !p->has_failed && may_come;
     }
@@ -393,7 +395,7 @@ static void coll__consensus_tick(coll__consensus *c, int64_t now)
     const bool is_ping = now >= c->ping_at;
     if (is_ping) c->ping_at = now + c->grace / COLL__CONSENSUS_SIGNS;
     for (int i = 0; i < c->count; i++) {
-        coll__place *const p = &c->places[i];
+        coll__consensus_place *const p = &c->places[i];
         if (p->silent_since && now > coll__consensus_timeout(c, p->silent_since)) {
             p->is_there = p->is_asked = false;
             p->is_late = true;
@@ -420,16 +422,16 @@ static int64_t coll__consensus_next(const coll__consensus *c)
 /* ---- >>what to do ---- */
 
 /* Returns whether the line to this place is needed: call it if it is down. */
-static bool coll__consensus_wants(const coll__consensus *c, int place)
+static COLL__UNUSED bool coll__consensus_wants(const coll__consensus *c, int place)
 {
-    const coll__place *const p = &c->places[place];
+    const coll__consensus_place *const p = &c->places[place];
 
     if (place == c->me || p->has_failed || p->is_lost) return false;
     return c->role == COLL__CONSENSUS_PROPOSES || (c->role == COLL__CONSENSUS_FOLLOWS && place == c->proposer);
 }
 
 /* What a proposer has to say to a member; COLL__NOTE_NONE: nothing. */
-static coll__note_kind coll__consensus_demand(coll__consensus *c, coll__place *p)
+static coll__member_note_kind coll__consensus_demand(coll__consensus *c, coll__consensus_place *p)
 {
     if (c->role != COLL__CONSENSUS_PROPOSES || p->has_failed) return COLL__NOTE_NONE;
     if (!p->is_asked) {
@@ -443,18 +445,19 @@ static coll__note_kind coll__consensus_demand(coll__consensus *c, coll__place *p
     return p->owes_ping ? COLL__NOTE_PING : COLL__NOTE_NONE;
 }
 
-/* The next note for a line that can take one: its length, at most coll__note_most(count); 0: nothing now. */
+/* The next note for a line that can take one: its length, at most coll__member_note_most(count); 0: nothing now. */
 static size_t coll__consensus_say(coll__consensus *c, int place, unsigned char *to, int64_t now)
 {
-    coll__place *const p = &c->places[place];
-    coll__note n = { .slot = c->slot };
+    coll__consensus_place *const p = &c->places[place];
+    coll__member_note n = { .slot = c->slot };
 
     if (place == c->me || !p->is_up) return 0;
     if (p->owes_decision && c->slot > 1) {
-        n = (coll__note){ .kind = COLL__NOTE_DECIDED, .slot = c->slot - 1, .decision = c->past };
+        n = (coll__member_note){ .kind = COLL__NOTE_DECIDED, .slot = c->slot - 1, .decision = c->past };
         p->owes_decision = false;
     } else if (p->owes_refusal) {
         n.kind = COLL__NOTE_TOO_FEW;
+        n.flags = (uint64_t)c->counted;
         p->owes_refusal = false;
     } else if ((n.kind = coll__consensus_demand(c, p)) != COLL__NOTE_NONE) {
         n.ballot = n.kind == COLL__NOTE_PROPOSE ? c->ballot : c->base;
@@ -462,10 +465,10 @@ static size_t coll__consensus_say(coll__consensus *c, int place, unsigned char *
         p->owes_ping = false;
         if (!p->silent_since) p->silent_since = now;
     } else if (p->owes_hold) {
-        n = (coll__note){ COLL__NOTE_HOLD, c->slot, c->ballot, c->promised, c->flags, c->held };
+        n = (coll__member_note){ COLL__NOTE_HOLD, c->slot, c->ballot, c->promised, c->flags, c->held };
         p->owes_hold = false;
     }
-    return n.kind != COLL__NOTE_NONE ? coll__note_write(to, &n, c->count) : 0;
+    return n.kind != COLL__NOTE_NONE ? coll__member_note_write(to, &n, c->count) : 0;
 }
 
 #endif /* COLL_CONSENSUS_H */

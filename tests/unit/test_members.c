@@ -7,6 +7,9 @@
 #endif
 #include "../../coll.h"
 #include "../../core/base/coll_base.h"
+#ifndef MEMBERSHIP
+#define MEMBERSHIP "../../core/membership/coll_consensus.h"         /* or a copy with a fault                   */
+#endif
 #include MEMBERSHIP
 
 #include "../support/check.h"
@@ -30,7 +33,7 @@ typedef struct event {
 
 typedef struct member {
     coll__consensus c;
-    uint64_t memory[MOST * sizeof(coll__place) / 8 + 8];
+    uint64_t memory[MOST * sizeof(coll__consensus_place) / 8 + 8];
     bool     is_dead, is_stopped, has_begun, is_late_to_begin;
     int      flags_left, errors;                  /* operations before the last; how often it failed          */
     uint64_t flags;
