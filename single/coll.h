@@ -2129,6 +2129,9 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_keyvalue.h               numbers with units as texts, and texts of such words
  *     coll_tuning.h                 link numbers for the cost model, as text and in a file
  *     coll_transport_registry.h     opening transports: settings and results
+ *   core/membership/                who continues after a failure: state machines without sockets, threads, clocks or memory
+ *     coll_decision.h               quorum, decisions, and their notes as bytes
+ *     coll_consensus.h              how the members of a world decide: Paxos
  *   core/engine/                    communicators, requests, and their progress
  *     coll_topology.h               ranks grouped by host
  *     coll_comm.h                   sessions, communicators, orders, requests; fingerprints
@@ -3137,21 +3140,6 @@ COLL_API const char *coll_status_text(coll_status status)
 #undef COLL__STATUS_CASE
     }
     return "unknown status";
-}
-
-/* Are `there` of `count` ranks a quorum?  More than half of them are, or exactly half with the first rank. */
-static COLL__UNUSED bool coll__is_enough(int there, bool has_first, int count)
-{
-    return 2 * there > count || (2 * there == count && has_first);
-}
-
-/* Are the marked ranks a quorum? */
-static COLL__UNUSED bool coll__is_quorum(const unsigned char *is_there, int count)
-{
-    int there = 0;
-
-    for (int i = 0; i < count; i++) there += is_there[i] != 0;
-    return coll__is_enough(there, is_there[0], count);
 }
 
 /* ---- >>bytes: numbers in messages, least significant byte first ---- */
@@ -11015,6 +11003,648 @@ static void coll__opened_at(coll__opened *o, int local_rank, int local_size)
 static coll__log coll__log_of(const coll_config *c) { return (coll__log){ c->log_level, c->log, c->log_context }; }
 
 #endif /* COLL_TRANSPORT_REGISTRY_H */
+/* ---- core/membership/coll_decision.h ---- */
+/* coll_decision.h - what the members of a world decide together: the quorum, the outcome, and the notes as bytes.
+ *
+ * The members of a world have places: 0 to count - 1.  They make decisions one after the other; each has a number, its slot.
+ *
+ *     go on     these members continue in the next world; the others are given up.  The last decision of a world
+ *     flags     the bitwise AND of the flags of these members; the others have failed
+ *
+ * Bytes of a note, little endian:
+ *
+ *     0 kind   1 kind of the decision   4 slot   8 ballot   16 promised   24 flags   32 flags of the note itself
+ *
+ *     40 the members: a bit for each place
+ *
+ * The members and the flags at 24 are those of the decision; a note without one ends at 40. */
+#ifndef COLL_DECISION_H
+#define COLL_DECISION_H
+
+
+/* ---- >>sets of places: a bit for each ---- */
+
+static inline size_t coll__places_length(int count) { return ((size_t)count + 7) / 8; }
+static inline bool coll__place_in(const unsigned char *set, int place) { return set[place / 8] >> place % 8 & 1; }
+static inline void coll__place_set(unsigned char *set, int place, bool is_in)
+{
+    const unsigned bit = 1u << place % 8;
+    set[place / 8] = (unsigned char)(is_in ? set[place / 8] | bit : set[place / 8] & ~bit);
+}
+
+static inline int coll__places_in(const unsigned char *set, int count)
+{
+    int there = 0;
+
+    for (int i = 0; i < count; i++) there += coll__place_in(set, i);
+    return there;
+}
+
+/* ---- >>quorum ---- */
+
+/* A member weighs 2, and the first one 3.  A quorum has more than half of the weight: more than half of the members, or exactly
+ * half with the first. */
+enum { COLL__WEIGHT = 2, COLL__WEIGHT_FIRST = 3 };
+
+static inline bool coll__is_enough_weight(int weight, int all) { return 2 * weight > all; }
+
+/* Are `there` of `count` members a quorum? */
+static inline bool coll__is_enough(int there, bool has_first, int count)
+{
+    return coll__is_enough_weight(COLL__WEIGHT * there + has_first, COLL__WEIGHT * count + 1);
+}
+
+static inline bool coll__places_are_enough(const unsigned char *set, int count)
+{
+    return coll__is_enough(coll__places_in(set, count), coll__place_in(set, 0), count);
+}
+
+/* Are the marked ranks a quorum? */
+static COLL__UNUSED bool coll__is_quorum(const unsigned char *is_there, int count)
+{
+    int there = 0;
+
+    for (int i = 0; i < count; i++) there += is_there[i] != 0;
+    return coll__is_enough(there, is_there[0], count);
+}
+
+/* ---- >>the outcome ---- */
+
+/* The ranks that go on: those of the places in `set`, which contains `me`. */
+static COLL__UNUSED void coll__survivors_in(const unsigned char *set, const int *ranks, int count, int me, coll_survivors *out)
+{
+    out->count = 0;
+    for (int i = 0; i < count; i++) {
+        if (!coll__place_in(set, i)) continue;
+        if (i == me) out->rank = out->count;
+        out->ranks[out->count++] = ranks[i];
+    }
+}
+
+static COLL__UNUSED coll_status coll__failed_too_few(coll_failure *failure, int there, int count)
+{
+    return coll__set_failure(failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: a quorum is more than half of them, or "
+                             "half with the first", there, count);
+}
+
+static COLL__UNUSED coll_status coll__failed_given_up(coll_failure *failure)
+{
+    return coll__set_failure(failure, COLL_ERR_PEER, -1, "the others have given this rank up");
+}
+
+/* ---- >>notes ---- */
+
+typedef enum coll__member_note_kind {
+    COLL__NOTE_NONE,
+    COLL__NOTE_PREPARE,                           /* accept nothing below this ballot                         */
+    COLL__NOTE_HOLD,                              /* the sender's promise, and what it has accepted last      */
+    COLL__NOTE_PROPOSE,                           /* accept this decision                                     */
+    COLL__NOTE_DECIDED,                           /* this is the decision of the slot                         */
+    COLL__NOTE_PING,                              /* answer with a hold                                       */
+    COLL__NOTE_TOO_FEW,                           /* the proposer has given up: no quorum; flags: how many    */
+    COLL__NOTE_LIMIT
+} coll__member_note_kind;
+
+typedef enum coll__decision_kind { COLL__DECIDES_NOTHING, COLL__DECIDES_GO_ON, COLL__DECIDES_FLAGS } coll__decision_kind;
+
+typedef struct coll__decision {
+    coll__decision_kind kind;
+    uint64_t       flags;
+    unsigned char *members;                       /* a bit for each place                                     */
+} coll__decision;
+
+typedef struct coll__member_note {
+    coll__member_note_kind kind;
+    uint32_t slot;
+    uint64_t ballot, promised;                    /* ballot: of the decision in it; 0: none                   */
+    uint64_t flags;                               /* of a hold: its sender's; too few: how many were there    */
+    coll__decision decision;                      /* its members are in the bytes that were read              */
+} coll__member_note;
+
+enum { COLL__NOTE_HEAD = 40 };
+
+/* The longest note of a world of `count` members. */
+static inline size_t coll__member_note_most(int count) { return COLL__NOTE_HEAD + coll__places_length(count); }
+
+static inline bool coll__member_note_has_decision(coll__member_note_kind kind, uint64_t ballot)
+{
+    return kind == COLL__NOTE_PROPOSE || kind == COLL__NOTE_DECIDED || (kind == COLL__NOTE_HOLD && ballot > 0);
+}
+
+/* Writes a note; returns its length. */
+static size_t coll__member_note_write(unsigned char *to, const coll__member_note *n, int count)
+{
+    const bool has_decision = coll__member_note_has_decision(n->kind, n->ballot);
+
+    memset(to, 0, COLL__NOTE_HEAD);
+    to[0] = (unsigned char)n->kind;
+    to[1] = has_decision ? (unsigned char)n->decision.kind : 0;
+    coll__put32(to + 4, n->slot);
+    coll__put64(to + 8, n->ballot);
+    coll__put64(to + 16, n->promised);
+    coll__put64(to + 24, has_decision ? n->decision.flags : 0);
+    coll__put64(to + 32, n->flags);
+    if (!has_decision) return COLL__NOTE_HEAD;
+    memcpy(to + COLL__NOTE_HEAD, n->decision.members, coll__places_length(count));
+    return coll__member_note_most(count);
+}
+
+/* Reads a note of `length` bytes, which must stay while it is used.  Returns false: it is not valid in this world. */
+static bool coll__member_note_read(coll__member_note *n, const unsigned char *from, size_t length, int count)
+{
+    if (length < COLL__NOTE_HEAD || from[0] == COLL__NOTE_NONE || from[0] >= COLL__NOTE_LIMIT || from[2] || from[3]) return false;
+    n->kind = (coll__member_note_kind)from[0];
+    n->slot = coll__get32(from + 4);
+    n->ballot = coll__get64(from + 8);
+    n->promised = coll__get64(from + 16);
+    n->flags = coll__get64(from + 32);
+    n->decision = (coll__decision){ (coll__decision_kind)from[1], coll__get64(from + 24), NULL };
+    if (!coll__member_note_has_decision(n->kind, n->ballot)) return from[1] == 0 && length == COLL__NOTE_HEAD;
+    if (from[1] != COLL__DECIDES_GO_ON && from[1] != COLL__DECIDES_FLAGS) return false;
+    n->decision.members = (unsigned char *)(uintptr_t)from + COLL__NOTE_HEAD;
+    const int spare = (int)(8 * coll__places_length(count)) - count;
+    return length == coll__member_note_most(count) && n->decision.members[coll__places_length(count) - 1] >> (8 - spare) == 0;
+}
+
+#endif /* COLL_DECISION_H */
+/* ---- coll_impl.h, continued ---- */
+#if COLL__HAS_SIM
+/* ---- core/membership/coll_consensus.h ---- */
+/* coll_consensus.h - how the members of a world make their decisions, one after the other: single-decree Paxos for each slot.
+ *
+ * Lamport, The Part-Time Parliament, 1998.  This is a state machine without socket, thread, clock, or memory of its own.  The
+ * caller passes each event to it (up, down, lost, note, tick), and then reads which lines it wants and what to send on them.
+ *
+ *     member                  proposer
+ *     hold (slot) ->                      announces itself: it has begun this slot
+ *                          <- prepare (base)          accept no proposal below base from any member
+ *     hold (accepted, base) ->            promise, with what it has accepted last, and its flags
+ *                          <- ping        repeated: a sign of life, to be answered with a hold
+ *                          <- propose (ballot)
+ *     hold (ballot, base) ->              accepted
+ *                          <- decided     once all members that are there have accepted; or too few
+ *
+ * The proposer is the first member that is neither lost nor late in a member's own view.  Different views only cost time: a
+ * member that learns of an earlier proposer follows it, also if it was a proposer itself, unless it has a quorum.  A ballot is
+ * a round, the place of its proposer, and a count.  A proposer needs a quorum of all members.  It proposes what one of them has
+ * accepted, that of the highest ballot, for that may be decided.  Only the proposer that counts its own acceptances decides.
+ * So it may replace its own proposal at the next ballot as long as one is missing.
+ *
+ * All that a member must remember is kept between operations that fail and are begun again: its promise and what it has accepted.
+ * A member is lost if it refuses connections or has left, and late if it gives no sign for `grace`.  With a quorum late members
+ * are not waited for.  A member that a decision leaves out is given up, for ever.
+ *
+ * Notes of an earlier slot are answered with its decision.  Notes are not queued: what to send follows from the state when
+ * a line can take it.  Cost: 3 notes to and from each member. */
+#ifndef COLL_CONSENSUS_H
+#define COLL_CONSENSUS_H
+
+
+enum { COLL__CONSENSUS_SIGNS = 8 };               /* signs of life per grace                                  */
+
+typedef enum coll__consensus_role {
+    COLL__CONSENSUS_IDLE,                         /* nothing is under way; the slot may be open               */
+    COLL__CONSENSUS_FOLLOWS, COLL__CONSENSUS_PROPOSES,
+    COLL__CONSENSUS_DECIDED,                      /* in `past`                                                */
+    COLL__CONSENSUS_TOO_FEW,                      /* the slot stays open: begin it again                      */
+    COLL__CONSENSUS_GIVEN_UP                      /* the others have decided without this member              */
+} coll__consensus_role;
+
+/* What a member knows of another one. */
+typedef struct coll__consensus_place {
+    bool     is_up;                               /* the line to it                                           */
+    bool     is_there;                            /* proposer: it has promised `base`                         */
+    bool     is_lost, is_late;
+    bool     is_suspect;                          /* declared dead by another member, perhaps wrongly         */
+    bool     has_failed;                          /* a decision has left it out                               */
+    bool     owes_hold, owes_decision, owes_refusal, owes_ping;       /* what is to be said to it             */
+    bool     is_asked;                            /* proposer: it was sent the prepare of `base`              */
+    uint64_t asked, holds;                        /* proposer: the last proposal sent to it; accepted by it   */
+    uint64_t flags;                               /* proposer: told by it                                     */
+    int64_t  silent_since;                        /* since when an answer is missing; 0: none is              */
+} coll__consensus_place;
+
+typedef struct coll__consensus {
+    int      count, me;
+    coll__consensus_role role;
+    uint32_t slot;                                /* of the next decision                                     */
+    uint64_t promised, ballot;                    /* it accepts nothing below; of `held`, 0: none             */
+    bool     is_bound;                            /* `held` is from another proposer                          */
+    coll__decision held, past;                    /* the last accepted or own proposal; the last decision, of the slot before */
+    coll__decision_kind kind;                     /* of the operation under way                               */
+    uint64_t flags;
+    int      proposer;                            /* the one that it follows                                  */
+    uint64_t base;                                /* of this proposer; promised by all that are there         */
+    bool     is_time;                             /* it proposes                                              */
+    int      counted;                             /* proposer, and too few: how many were there               */
+    int64_t  grace, began, until, deadline, ping_at, heard_at;        /* heard_at: from the proposer          */
+    coll__consensus_place *places;
+} coll__consensus;
+
+/* ---- >>open ---- */
+
+static inline size_t coll__consensus_memory(int count)
+{
+    return coll__round_up((size_t)count * sizeof(coll__consensus_place), sizeof(uint64_t)) + 2 * coll__places_length(count);
+}
+
+/* `memory` has coll__consensus_memory(count) bytes, which are 0. */
+static void coll__consensus_open(coll__consensus *c, void *memory, int count, int me)
+{
+    unsigned char *const sets = (unsigned char *)memory
+                              + coll__round_up((size_t)count * sizeof(coll__consensus_place), sizeof(uint64_t));
+
+    *c = (coll__consensus){ .count = count, .me = me, .slot = 1, .places = (coll__consensus_place *)memory };
+    c->held.members = sets;
+    c->past.members = sets + coll__places_length(count);
+}
+
+static inline bool coll__consensus_is_busy(const coll__consensus *c)
+{
+    return c->role == COLL__CONSENSUS_FOLLOWS || c->role == COLL__CONSENSUS_PROPOSES;
+}
+
+/* Nothing can be begun any more. */
+static inline bool coll__consensus_is_over(const coll__consensus *c)
+{
+    return c->role == COLL__CONSENSUS_GIVEN_UP
+        || (c->role == COLL__CONSENSUS_DECIDED && c->past.kind == COLL__DECIDES_GO_ON);
+}
+
+static inline void coll__decision_copy(const coll__consensus *c, coll__decision *to, const coll__decision *from)
+{
+    to->kind = from->kind;
+    to->flags = from->flags;
+    memmove(to->members, from->members, coll__places_length(c->count));
+}
+
+/* ---- >>views ---- */
+
+static int coll__consensus_there(const coll__consensus *c, bool *is_quorum)
+{
+    int there = 0;
+
+    for (int i = 0; i < c->count; i++) there += c->places[i].is_there;
+    *is_quorum = coll__is_enough(there, c->places[0].is_there, c->count);
+    return there;
+}
+
+/* Can those that are not lost be a quorum? */
+static bool coll__consensus_may_be_enough(const coll__consensus *c)
+{
+    int most = 0;
+
+    for (int i = 0; i < c->count; i++) most += i == c->me || !(c->places[i].is_lost || c->places[i].has_failed);
+    return coll__is_enough(most, c->me == 0 || !(c->places[0].is_lost || c->places[0].has_failed), c->count);
+}
+
+static int coll__consensus_first(const coll__consensus *c)
+{
+    int i = 0;
+
+    while (i < c->me && (c->places[i].is_lost || c->places[i].is_late || c->places[i].has_failed)) i++;
+    return i;
+}
+
+/* Until when a sign of life may be missing.  Near the deadline two missing signs are enough. */
+static int64_t coll__consensus_timeout(const coll__consensus *c, int64_t since)
+{
+    const int64_t two_signs = since + 2 * c->grace / COLL__CONSENSUS_SIGNS;
+    const int64_t last = two_signs > c->deadline ? two_signs : c->deadline;
+
+    return since + c->grace < last ? since + c->grace : last;
+}
+
+/* ---- >>roles ---- */
+
+/* A round above all known promises: all are asked again. */
+static void coll__consensus_raise(coll__consensus *c, uint64_t promised)
+{
+    c->base = c->promised = ((promised >> 48) + 1) << 48 | (uint64_t)c->me << 32;
+    c->is_time = false;
+    for (int i = 0; i < c->count; i++) {
+        coll__consensus_place *const p = &c->places[i];
+        p->is_there = i == c->me;
+        p->is_asked = false;
+        p->asked = p->holds = 0;
+    }
+}
+
+static void coll__consensus_seek(coll__consensus *c, int64_t now)
+{
+    const int first = coll__consensus_first(c);
+
+    c->base = 0;
+    c->is_time = false;
+    for (int i = 0; i < c->count; i++) c->places[i].is_there = false;
+    if (first < c->me) {
+        c->role = COLL__CONSENSUS_FOLLOWS;
+        c->proposer = first;
+        c->heard_at = now;
+        c->places[first].owes_hold = true;
+        return;
+    }
+    c->role = COLL__CONSENSUS_PROPOSES;
+    c->began = c->ping_at = now;
+    c->until = c->deadline;
+    c->counted = 0;
+    c->places[c->me].flags = c->flags;
+    for (int i = 0; i < c->count; i++) c->places[i].silent_since = 0;
+    coll__consensus_raise(c, c->promised);
+}
+
+/* Begin the operation of the open slot, or begin it again after an error. */
+static void coll__consensus_begin(coll__consensus *c, coll__decision_kind kind, uint64_t flags, int64_t now, int64_t grace,
+                                  int64_t deadline)
+{
+    if (coll__consensus_is_over(c)) return;
+    c->kind = kind;
+    c->flags = flags;
+    c->grace = grace;
+    c->deadline = deadline;
+    for (int i = 0; i < c->count; i++) {
+        coll__consensus_place *const p = &c->places[i];
+        p->is_lost = p->is_late = p->owes_refusal = false;
+        p->silent_since = 0;
+    }
+    coll__consensus_seek(c, now);
+}
+
+static void coll__consensus_decide(coll__consensus *c, const coll__decision *decision)
+{
+    const bool goes_on = coll__place_in(decision->members, c->me);
+
+    coll__decision_copy(c, &c->past, decision);
+    c->slot++;
+    c->promised = c->ballot = 0;
+    c->is_bound = false;
+    for (int i = 0; i < c->count; i++) {
+        coll__consensus_place *const p = &c->places[i];
+        if (c->role == COLL__CONSENSUS_PROPOSES && i != c->me) p->owes_decision = true;
+        if (!coll__place_in(c->past.members, i)) p->has_failed = true;
+        p->owes_hold = p->owes_ping = p->is_there = false;
+    }
+    c->role = goes_on ? COLL__CONSENSUS_DECIDED : COLL__CONSENSUS_GIVEN_UP;
+}
+
+/* Accept a proposal instead of an earlier one. */
+static void coll__consensus_accept(coll__consensus *c, uint64_t ballot, const coll__decision *decision)
+{
+    if (ballot <= c->ballot) return;
+    c->ballot = ballot;
+    c->is_bound = true;
+    coll__decision_copy(c, &c->held, decision);
+}
+
+/* ---- >>what happens ---- */
+
+static void coll__consensus_up(coll__consensus *c, int place)
+{
+    coll__consensus_place *const p = &c->places[place];
+
+    p->is_up = true;
+    p->is_lost = p->is_there = p->is_asked = false;
+    p->asked = p->holds = 0;
+    p->silent_since = 0;
+    if (c->role == COLL__CONSENSUS_FOLLOWS && place == c->proposer) p->owes_hold = true;
+}
+
+static void coll__consensus_down(coll__consensus *c, int place)
+{
+    coll__consensus_up(c, place);
+    c->places[place].is_up = false;
+}
+
+/* It refuses connections at all its addresses, or has left, or the failure detector has declared it dead. */
+static void coll__consensus_lost(coll__consensus *c, int place)
+{
+    if (place != c->me) c->places[place].is_lost = !c->places[place].is_up;
+}
+
+/* Another member says that it is dead. */
+static COLL__UNUSED void coll__consensus_suspect(coll__consensus *c, int place)
+{
+    if (place != c->me && !c->places[place].is_suspect) c->places[place].is_suspect = c->places[place].is_late = true;
+}
+
+/* A hold for this proposer. */
+static void coll__consensus_heard(coll__consensus *c, coll__consensus_place *p, const coll__member_note *n)
+{
+    if (n->promised > c->base) coll__consensus_raise(c, n->promised);
+    if (n->promised < c->base) {                  /* an answer to an earlier prepare, or to none              */
+        p->is_asked = false;
+        return;
+    }
+    p->holds = n->ballot;
+    if (n->ballot != p->asked) p->asked = 0;      /* it followed another one when it was sent the proposal    */
+    p->flags = n->flags;
+    if (!p->is_there && n->ballot > 0) coll__consensus_accept(c, n->ballot, &n->decision);
+    p->is_there = true;
+}
+
+/* A prepare, a proposal or a ping of the proposer that it follows. */
+static void coll__consensus_answer(coll__consensus *c, int place, const coll__member_note *n, int64_t now)
+{
+    c->heard_at = now;
+    c->places[place].owes_hold = true;
+    if (n->kind == COLL__NOTE_PING || n->ballot < c->promised) return;
+    c->promised = n->kind == COLL__NOTE_PREPARE ? n->ballot : c->promised;
+    if (n->kind == COLL__NOTE_PROPOSE) coll__consensus_accept(c, n->ballot, &n->decision);
+}
+
+/* A note of this slot. */
+static void coll__consensus_read(coll__consensus *c, int place, const coll__member_note *n, int64_t now)
+{
+    coll__consensus_place *const p = &c->places[place];
+    const bool is_call = n->kind == COLL__NOTE_PREPARE || n->kind == COLL__NOTE_PROPOSE || n->kind == COLL__NOTE_PING;
+    bool is_quorum;
+
+    if (n->kind == COLL__NOTE_DECIDED) {
+        coll__consensus_decide(c, &n->decision);
+        return;
+    }
+    if (!coll__consensus_is_busy(c)) return;
+    p->is_lost = p->is_late = false;
+    if (c->role == COLL__CONSENSUS_PROPOSES) {
+        (void)coll__consensus_there(c, &is_quorum);
+        if (n->kind == COLL__NOTE_HOLD) coll__consensus_heard(c, p, n);
+        if (!is_call || place > c->me || is_quorum) return;
+    }
+    if (is_call && coll__consensus_first(c) < (c->role == COLL__CONSENSUS_FOLLOWS ? c->proposer : c->me))
+        coll__consensus_seek(c, now);
+    if (c->role != COLL__CONSENSUS_FOLLOWS || place != c->proposer) return;
+    if (is_call) coll__consensus_answer(c, place, n, now);
+    if (n->kind != COLL__NOTE_TOO_FEW) return;
+    c->role = COLL__CONSENSUS_TOO_FEW;
+    c->counted = (int)coll__least(n->flags, (uint64_t)c->count);
+}
+
+/* A note from this place.  Returns false: it is not valid, and the line must be closed. */
+static bool coll__consensus_note(coll__consensus *c, int place, const unsigned char *bytes, size_t length, int64_t now)
+{
+    coll__consensus_place *const p = &c->places[place];
+    coll__member_note n;
+
+    if (place == c->me || !coll__member_note_read(&n, bytes, length, c->count)) return false;
+    p->silent_since = 0;
+    if (n.slot < c->slot || p->has_failed) {
+        if (n.kind != COLL__NOTE_DECIDED && n.kind != COLL__NOTE_TOO_FEW) p->owes_decision = true;
+    } else if (n.slot == c->slot) {
+        coll__consensus_read(c, place, &n, now);
+    } else if (n.kind == COLL__NOTE_DECIDED && !coll__place_in(n.decision.members, c->me)) {
+        c->role = COLL__CONSENSUS_GIVEN_UP;
+    } else {
+        p->owes_hold = true;                      /* it knows the decision of this slot, and then tells it    */
+    }
+    return true;
+}
+
+/* ---- >>time ---- */
+
+/* Make the proposal, or replace the own one if those that are there have changed.  Decide if all have accepted it. */
+static void coll__consensus_propose(coll__consensus *c)
+{
+    bool is_same = c->held.kind == c->kind, is_accepted = true;
+    uint64_t flags = ~UINT64_C(0);
+
+    for (int i = 0; i < c->count; i++) {
+        const coll__consensus_place *const p = &c->places[i];
+        if (p->is_there) flags &= p->flags;
+        is_same = is_same && p->is_there == coll__place_in(c->held.members, i);
+    }
+    is_same = is_same && c->held.flags == flags;
+    if (c->ballot < c->base || (!c->is_bound && !is_same)) {
+        c->ballot = c->ballot < c->base ? c->base : c->ballot + 1;
+        for (int i = 0; i < c->count && !c->is_bound; i++) coll__place_set(c->held.members, i, c->places[i].is_there);
+        if (!c->is_bound) c->held.kind = c->kind, c->held.flags = flags;
+    }
+    for (int i = 0; i < c->count; i++)
+        if (i != c->me && c->places[i].is_there && c->places[i].holds != c->ballot) is_accepted = false;
+    if (is_accepted) coll__consensus_decide(c, &c->held);
+}
+
+/* Those that may still come.  Without a quorum late members are waited for, but one that another member has declared dead, and
+ * that gives no sign. */
+static int coll__consensus_open_places(const coll__consensus *c, bool is_enough, int64_t now)
+{
+    const bool has_waited = now - c->began > c->grace;
+    int open = 0;
+
+    for (int i = 0; i < c->count; i++) {
+        const coll__consensus_place *const p = &c->places[i];
+        const bool may_come = !p->is_late || !(is_enough || (p->is_suspect && has_waited));
+        open += !p->is_there && !p->is_lost && !p->has_failed && may_come;
+    }
+    return open;
+}
+
+static void coll__consensus_count(coll__consensus *c, int64_t now)
+{
+    bool is_enough;
+    const int there = coll__consensus_there(c, &is_enough), open = coll__consensus_open_places(c, is_enough, now);
+
+    if (!is_enough) c->until = coll__consensus_may_be_enough(c) ? c->deadline : c->began + c->grace;
+    else if (there != c->counted || c->until == c->deadline) c->until = now + c->grace;
+    if (c->until > c->deadline) c->until = c->deadline;
+    c->counted = there;
+    c->is_time = open == 0 || now >= c->until;
+    if (c->is_time && is_enough) {
+        coll__consensus_propose(c);
+    } else if (c->is_time) {
+        c->role = COLL__CONSENSUS_TOO_FEW;
+        for (int i = 0; i < c->count; i++) c->places[i].owes_refusal = c->places[i].is_there && i != c->me;
+    }
+}
+
+static void coll__consensus_tick(coll__consensus *c, int64_t now)
+{
+    if (c->role == COLL__CONSENSUS_FOLLOWS) {
+        if (now > coll__consensus_timeout(c, c->heard_at)) c->places[c->proposer].is_late = true;
+        if (coll__consensus_first(c) != c->proposer) coll__consensus_seek(c, now);
+    }
+    if (c->role != COLL__CONSENSUS_PROPOSES) return;
+    const bool is_ping = now >= c->ping_at;
+    if (is_ping) c->ping_at = now + c->grace / COLL__CONSENSUS_SIGNS;
+    for (int i = 0; i < c->count; i++) {
+        coll__consensus_place *const p = &c->places[i];
+        if (p->silent_since && now > coll__consensus_timeout(c, p->silent_since)) {
+            p->is_there = p->is_asked = false;
+            p->is_late = true;
+            p->silent_since = 0;
+        }
+        p->owes_ping |= is_ping && p->is_there && i != c->me;
+    }
+    coll__consensus_count(c, now);
+}
+
+/* When the next tick is due; 0: never. */
+static int64_t coll__consensus_next(const coll__consensus *c)
+{
+    if (c->role == COLL__CONSENSUS_FOLLOWS) return coll__consensus_timeout(c, c->heard_at) + 1;
+    if (c->role != COLL__CONSENSUS_PROPOSES) return 0;
+    int64_t next = !c->is_time && c->until < c->ping_at ? c->until : c->ping_at;
+    for (int i = 0; i < c->count; i++) {
+        const int64_t since = c->places[i].silent_since, late = since ? coll__consensus_timeout(c, since) + 1 : next;
+        if (late < next) next = late;
+    }
+    return next;
+}
+
+/* ---- >>what to do ---- */
+
+/* Returns whether the line to this place is needed: call it if it is down. */
+static COLL__UNUSED bool coll__consensus_wants(const coll__consensus *c, int place)
+{
+    const coll__consensus_place *const p = &c->places[place];
+
+    if (place == c->me || p->has_failed || p->is_lost) return false;
+    return c->role == COLL__CONSENSUS_PROPOSES || (c->role == COLL__CONSENSUS_FOLLOWS && place == c->proposer);
+}
+
+/* What a proposer has to say to a member; COLL__NOTE_NONE: nothing. */
+static coll__member_note_kind coll__consensus_demand(coll__consensus *c, coll__consensus_place *p)
+{
+    if (c->role != COLL__CONSENSUS_PROPOSES || p->has_failed) return COLL__NOTE_NONE;
+    if (!p->is_asked) {
+        p->is_asked = true;
+        return COLL__NOTE_PREPARE;
+    }
+    if (c->is_time && p->is_there && p->asked != c->ballot) {
+        p->asked = c->ballot;
+        return COLL__NOTE_PROPOSE;
+    }
+    return p->owes_ping ? COLL__NOTE_PING : COLL__NOTE_NONE;
+}
+
+/* The next note for a line that can take one: its length, at most coll__member_note_most(count); 0: nothing now. */
+static size_t coll__consensus_say(coll__consensus *c, int place, unsigned char *to, int64_t now)
+{
+    coll__consensus_place *const p = &c->places[place];
+    coll__member_note n = { .slot = c->slot };
+
+    if (place == c->me || !p->is_up) return 0;
+    if (p->owes_decision && c->slot > 1) {
+        n = (coll__member_note){ .kind = COLL__NOTE_DECIDED, .slot = c->slot - 1, .decision = c->past };
+        p->owes_decision = false;
+    } else if (p->owes_refusal) {
+        n.kind = COLL__NOTE_TOO_FEW;
+        n.flags = (uint64_t)c->counted;
+        p->owes_refusal = false;
+    } else if ((n.kind = coll__consensus_demand(c, p)) != COLL__NOTE_NONE) {
+        n.ballot = n.kind == COLL__NOTE_PROPOSE ? c->ballot : c->base;
+        n.decision = c->held;
+        p->owes_ping = false;
+        if (!p->silent_since) p->silent_since = now;
+    } else if (p->owes_hold) {
+        n = (coll__member_note){ COLL__NOTE_HOLD, c->slot, c->ballot, c->promised, c->flags, c->held };
+        p->owes_hold = false;
+    }
+    return n.kind != COLL__NOTE_NONE ? coll__member_note_write(to, &n, c->count) : 0;
+}
+
+#endif /* COLL_CONSENSUS_H */
+/* ---- coll_impl.h, continued ---- */
+#endif
 /* ---- core/engine/coll_topology.h ---- */
 /* coll_topology.h - groups ranks by host, or by site.  Input: host numbers; output: ranks, host by host.  Below, "host" also
  * means "site".
@@ -23990,7 +24620,7 @@ typedef struct coll__migration {
     int            first;                         /* number of the new domain's first rank                    */
     int            count, users;                  /* users: ranks that have joined and not finished           */
     int           *ranks;                         /* behind this struct                                       */
-    unsigned char *is_there;                      /* by index in the list; behind that                        */
+    unsigned char *there;                         /* places in the list that have joined; behind that         */
     bool           is_decided;
     coll__domain     *fresh;                      /* NULL, once decided: no quorum, or no memory              */
 } coll__migration;
@@ -24002,13 +24632,14 @@ static coll__migration *coll__migration_find(coll__domain *domain, const int *ra
     const size_t length = (size_t)count * sizeof *ranks;
 
     for (coll__migration *e = domain->migrations; e; e = e->next)
-        if (!e->is_decided && e->count == count && !memcmp(e->ranks, ranks, length) && !e->is_there[me]) return e;
-    coll__migration *e = (coll__migration *)coll__allocate(coll__like(domain), sizeof *e + length + (size_t)count);
+        if (!e->is_decided && e->count == count && !memcmp(e->ranks, ranks, length) && !coll__place_in(e->there, me))
+            return e;
+    coll__migration *e = (coll__migration *)coll__allocate(coll__like(domain), sizeof *e + length + coll__places_length(count));
     if (!e) return NULL;
     e->first = first;
     e->count = count;
     e->ranks = (int *)(void *)(e + 1);
-    e->is_there = (unsigned char *)(e->ranks + count);
+    e->there = (unsigned char *)(e->ranks + count);
     memcpy(e->ranks, ranks, length);
     e->next = domain->migrations;
     domain->migrations = e;
@@ -24019,17 +24650,16 @@ static coll__migration *coll__migration_find(coll__domain *domain, const int *ra
 static void coll__migration_decide(const coll__thread *thread, coll__migration *e, bool is_late)
 {
     coll__domain *domain = thread->domain;
-    int there = 0;
+    const int there = coll__places_in(e->there, e->count);
     bool is_complete = true;
 
     for (int i = 0; i < e->count; i++) {
-        there += e->is_there[i];
         const bool has_left = __atomic_load_n(&coll__rank_slot_of(domain, e->ranks[i])->has_left, __ATOMIC_ACQUIRE);
-        if (!e->is_there[i] && !has_left) is_complete = false;
+        if (!coll__place_in(e->there, i) && !has_left) is_complete = false;
     }
     if (e->is_decided || (!is_complete && !is_late)) return;
     e->is_decided = true;
-    if (coll__is_quorum(e->is_there, e->count))
+    if (coll__places_are_enough(e->there, e->count))
         e->fresh = coll__domain_open(coll__like(domain), e->first, there,
                                      there > coll__processors() || (domain->has_doorbells && domain->is_crowded));
     for (int i = 0; e->fresh && i < there; i++) coll__domain_rank_slots(e->fresh)[i].doorbell = coll__no_doorbell;
@@ -24040,14 +24670,8 @@ static void coll__migration_decide(const coll__thread *thread, coll__migration *
 
 static coll_status coll__migration_enter(coll__migration *e, int me, coll_survivors *out, coll_failure *failure)
 {
-    out->count = 0;
-    for (int i = 0; i < e->count; i++) {
-        if (i == me) out->rank = out->count;
-        if (e->is_there[i]) out->ranks[out->count++] = e->ranks[i];
-    }
-    if (!coll__is_quorum(e->is_there, e->count))
-        return coll__set_failure(failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them", out->count,
-                                 e->count);
+    coll__survivors_in(e->there, e->ranks, e->count, me, out);
+    if (!coll__places_are_enough(e->there, e->count)) return coll__failed_too_few(failure, out->count, e->count);
     coll__thread *thread = e->fresh ? coll__thread_open(coll__like(e), e->fresh, e->first + out->rank) : NULL;
     if (!thread) return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
     out->context = thread;
@@ -24070,7 +24694,7 @@ static coll_status coll__migration_run(coll__thread *thread, const int *ranks, i
     while (ranks[me] != thread->rank) me++;
     pthread_mutex_lock(&domain->lock);
     coll__migration *e = coll__migration_find(domain, ranks, count, me, first);
-    if (e) e->is_there[me] = 1, e->users++;
+    if (e) coll__place_set(e->there, me, true), e->users++;
     __atomic_add_fetch(&domain->sleepers, 1, __ATOMIC_SEQ_CST);   /* a leaving rank then rings the doorbell   */
     while (e && !e->is_decided) {
         const uint32_t seen = __atomic_load_n(&domain->doorbell, __ATOMIC_SEQ_CST);
@@ -34270,7 +34894,8 @@ typedef struct coll__sim_rank {
 typedef enum coll__sim_kind {
     COLL__SIM_INJECT, COLL__SIM_ARRIVE, COLL__SIM_DELIVER,        /* of a parcel                              */
     COLL__SIM_RUN, COLL__SIM_POLL, COLL__SIM_TIMER, COLL__SIM_LEFT, COLL__SIM_NOTICE,     /* of a rank        */
-    COLL__SIM_STRIKE                              /* of a fault                                               */
+    COLL__SIM_STRIKE,                             /* of a fault                                               */
+    COLL__SIM_NOTE, COLL__SIM_TICK, COLL__SIM_DETECT      /* of a decision (coll_sim_shrink.h)                */
 } coll__sim_kind;
 
 typedef struct coll__sim_event {
@@ -35255,21 +35880,23 @@ static void coll__sim_run_end(coll__sim *w)
 /* ---- transports/sim/coll_sim_shrink.h ---- */
 /* coll_sim_shrink.h - after the end of a simulated world: its survivors continue in the next one.
  *
- * When a world ends, every rank continues until it ends or calls coll_shrink.  Then it is known which ranks are left and can
- * reach each other: a cut network stays cut.  They gather at the first of their list that is left, as over TCP; those that cannot
- * reach it gather at the next.  The next world needs a quorum of the list.  It replaces the previous one: with the same places,
- * stacks, NICs and pending faults, but its own ranks, lanes and failure.  The agreement takes the detection time and a round
- * trip.
+ * When a world ends, every rank continues until it ends or calls coll_shrink.  Then the ranks of the first list decide who goes
+ * on, as all transports do (core/membership/coll_consensus.h).  Notes are events.  Each takes the latency, and leaves a rank
+ * `overhead` after the one before.  The failure detector is the simulator: when the ranks begin, it knows which ones have ended
+ * or are cut off; it reports a later fault after the detection time.  No rank continues before all have an outcome.
  *
- * Worlds follow one another: of several lists of ranks, as derived communicators have them, only one can continue. */
+ * The next world replaces the previous one: with the same places, stacks, NICs and pending faults, but its own ranks, lanes and
+ * failure.  Worlds follow one another: of several lists of ranks, as derived communicators have them, only one can continue. */
 #ifndef COLL_SIM_SHRINK_H
 #define COLL_SIM_SHRINK_H
+
 
 /* A rank that waits to continue, on its own stack. */
 typedef struct coll__sim_migration {
     coll__sim_rank *role;                         /* its rank in the world that has ended                     */
     const int      *ranks;
-    int             count, me;                    /* me: its place in the list                                */
+    int             count, me, timeout_ms;        /* me: its place in the list                                */
+    bool            is_listed;                    /* its list is the one that continues                       */
     coll_survivors *out;
     coll_failure   *failure;
 } coll__sim_migration;
@@ -35292,25 +35919,224 @@ static void coll__sim_strikes_due(coll__sim *w)
     }
 }
 
-/* Replaces this world by the next one, with the `count` ranks in `who`, from `when` on.  Returns false: no memory. */
-static bool coll__sim_rebirth(coll__sim *w, coll__sim_migration **who, int length, int count, double when)
+/* ---- >>the decision ---- */
+
+enum { COLL__SIM_GRACE_S = 10 };
+
+/* A member that takes part in the decision. */
+typedef struct coll__sim_voter {
+    coll__sim_migration *who;                     /* NULL: it does not                                        */
+    coll__consensus consensus;
+    double   next_note, ended;                    /* earliest time of its next note; time of its outcome, 0: none yet */
+    int64_t  tick_at;                             /* ns                                                       */
+    uint32_t ticks;                               /* number of the only tick that counts                      */
+    double   struck_at;                           /* killed or stopped meanwhile; never: it is not            */
+} coll__sim_voter;
+
+typedef struct coll__sim_agreement {
+    coll__sim *world;
+    int        count, open;                       /* members; those that live and have no outcome             */
+    bool       has_memory;
+    coll__sim_voter *voters;                      /* by place in the list                                     */
+    unsigned char *bytes;                         /* of a note                                                */
+} coll__sim_agreement;
+
+typedef struct coll__sim_note { int from, to; size_t length; unsigned char bytes[]; } coll__sim_note;
+
+static inline int64_t coll__sim_ns(double time) { return (int64_t)(time * 1e9 + 0.5); }
+static inline int coll__sim_place_of(const coll__sim_voter *v) { return v->who->role->place; }
+static inline bool coll__sim_takes_part(const coll__sim_voter *v) { return v->who && !(v->struck_at < coll__sim_never); }
+
+static bool coll__sim_event_add(coll__sim_agreement *a, coll__sim_kind kind, double time, void *what, uint32_t generation)
 {
+    const size_t before = a->world->event_count;
+
+    coll__sim_push(a->world, kind, time, what, generation);
+    if (a->world->event_count == before) a->has_memory = false;
+    return a->has_memory;
+}
+
+/* How long a note is on its way: always the same, so that notes to a member keep their order. */
+static double coll__sim_note_latency(const coll__sim *w, int from, int to)
+{
+    const coll_sim *c = &w->config;
+    const int host = from / c->ranks_per_host, other = to / c->ranks_per_host, each = c->hosts_per_site;
+
+    if (host == other) return c->local_latency;
+    return each > 0 && host / each != other / each ? c->far_latency : c->latency;
+}
+
+static bool coll__sim_are_apart(const coll__sim_agreement *a, int one, int other)
+{
+    const coll__sim_voter *const v = &a->voters[one], *const peer = &a->voters[other];
+
+    if (!coll__sim_takes_part(peer)) return true;
+    return coll__sim_is_cut(a->world, coll__sim_place_of(v), coll__sim_place_of(peer), a->world->now)
+        || coll__sim_is_cut(a->world, coll__sim_place_of(peer), coll__sim_place_of(v), a->world->now);
+}
+
+static void coll__sim_note_send(coll__sim_agreement *a, int from, int to, size_t length)
+{
+    coll__sim *w = a->world;
+    coll__sim_voter *v = &a->voters[from];
+    const double leaves = coll__later(w->now, v->next_note);
+
+    v->next_note = leaves + coll__later(w->config.overhead, 1e-9);
+    if (coll__sim_are_apart(a, from, to)) return;
+    coll__sim_note *n = (coll__sim_note *)coll__take(coll__like(w), sizeof *n + length);
+    if (!n) {
+        a->has_memory = false;
+        return;
+    }
+    n->from = from;
+    n->to = to;
+    n->length = length;
+    memcpy(n->bytes, a->bytes, length);
+    const double way = coll__sim_note_latency(w, coll__sim_place_of(v), coll__sim_place_of(&a->voters[to]));
+    if (!coll__sim_event_add(a, COLL__SIM_NOTE, leaves + way, n, 0)) coll__give(n);
+}
+
+/* What a member does after an event. */
+static void coll__sim_voter_advance(coll__sim_agreement *a, int place)
+{
+    coll__sim *w = a->world;
+    coll__sim_voter *v = &a->voters[place];
+    const int64_t now = coll__sim_ns(w->now);
+    size_t length;
+
+    coll__consensus_tick(&v->consensus, now);
+    for (int i = 0; i < a->count; i++)
+        while ((length = coll__consensus_say(&v->consensus, i, a->bytes, now)) > 0) coll__sim_note_send(a, place, i, length);
+    const int64_t next = coll__consensus_next(&v->consensus);
+    if (next && next != v->tick_at) {
+        const double at = coll__later(w->now, (double)next * 1e-9);
+        v->tick_at = next;
+        (void)coll__sim_event_add(a, COLL__SIM_TICK, at + 1e-9 + 1e-15 * at, v, ++v->ticks);        /* never before it */
+    }
+    if (v->ended > 0 || coll__consensus_is_busy(&v->consensus)) return;
+    v->ended = w->now;
+    a->open--;
+}
+
+/* A fault with a time.  A member that has its outcome is struck in the next world. */
+static void coll__sim_voter_strike(coll__sim_agreement *a, coll__sim_strike *s)
+{
+    coll__sim *w = a->world;
+
+    if (s->fault.kind <= COLL_SIM_STOP) {
+        coll__sim_voter *v = a->voters;
+        while (v < a->voters + a->count && (!v->who || coll__sim_place_of(v) != s->fault.rank)) v++;
+        if (v == a->voters + a->count || v->ended > 0) return;
+        s->is_over = true;
+        v->struck_at = s->fault.time;
+        v->who->role->state = s->fault.kind == COLL_SIM_KILL ? COLL__SIM_KILLED : COLL__SIM_STOPPED;
+        w->fibers[s->fault.rank].migration = NULL;
+        w->fibers[s->fault.rank].is_over = true;
+        w->live--;
+        a->open--;
+    }
+    (void)coll__sim_event_add(a, COLL__SIM_DETECT, coll__later(w->now, s->fault.time + w->config.detection), s, 0);
+}
+
+/* All members hear which lines have ended. */
+static void coll__sim_detect(coll__sim_agreement *a)
+{
+    for (int i = 0; i < a->count; i++) {
+        coll__sim_voter *v = &a->voters[i];
+        for (int k = 0; coll__sim_takes_part(v) && k < a->count; k++) {
+            if (k == i || !v->consensus.places[k].is_up || !coll__sim_are_apart(a, i, k)) continue;
+            coll__consensus_down(&v->consensus, k);
+            coll__consensus_lost(&v->consensus, k);
+        }
+        if (coll__sim_takes_part(v)) coll__sim_voter_advance(a, i);
+    }
+}
+
+static void coll__sim_voter_event(coll__sim_agreement *a, const coll__sim_event *e)
+{
+    coll__sim *w = a->world;
+
+    w->now = e->time;
+    w->order = (w->order ^ (uint64_t)e->kind) * UINT64_C(0x100000001b3);
+    if (e->kind == COLL__SIM_NOTE) {
+        coll__sim_note *n = (coll__sim_note *)e->what;
+        coll__sim_voter *v = &a->voters[n->to];
+        if (coll__sim_takes_part(v) && v->consensus.places[n->from].is_up) {
+            (void)coll__consensus_note(&v->consensus, n->from, n->bytes, n->length, coll__sim_ns(w->now));
+            coll__sim_voter_advance(a, n->to);
+        }
+        coll__give(n);
+    } else if (e->kind == COLL__SIM_TICK) {
+        coll__sim_voter *v = (coll__sim_voter *)e->what;
+        if (e->generation != v->ticks || !coll__sim_takes_part(v)) return;
+        v->tick_at = 0;
+        coll__sim_voter_advance(a, (int)(v - a->voters));
+    } else if (e->kind == COLL__SIM_STRIKE) {
+        coll__sim_voter_strike(a, (coll__sim_strike *)e->what);
+    } else {
+        coll__sim_detect(a);
+    }
+}
+
+static void coll__sim_voters_begin(coll__sim_agreement *a)
+{
+    coll__sim *w = a->world;
+    const int64_t grace = COLL__SIM_GRACE_S * INT64_C(1000000000)
+                        + 8 * coll__sim_ns(coll__later(w->config.latency, w->config.far_latency));
+
+    for (int i = 0; i < w->config.fault_count; i++) {
+        coll__sim_strike *s = &w->strikes[i];
+        const bool is_timed = s->fault.number == 0 && (s->fault.kind <= COLL_SIM_STOP || s->fault.kind == COLL_SIM_CUT);
+        if (s->is_over || !is_timed) continue;
+        if (s->fault.time > w->now) (void)coll__sim_event_add(a, COLL__SIM_STRIKE, s->fault.time, s, 0);
+        else coll__sim_voter_strike(a, s);
+    }
+    for (int i = 0; i < a->count; i++) {
+        coll__sim_voter *v = &a->voters[i];
+        const int64_t now = coll__sim_ns(w->now);
+        if (!coll__sim_takes_part(v)) continue;
+        for (int k = 0; k < a->count; k++)
+            if (k != i && !coll__sim_are_apart(a, i, k)) coll__consensus_up(&v->consensus, k);
+        const int timeout_ms = v->who->timeout_ms;
+        coll__consensus_begin(&v->consensus, COLL__DECIDES_GO_ON, 0, now, grace,
+                              timeout_ms > 0 ? now + (int64_t)timeout_ms * COLL__MS : coll__never);
+        for (int k = 0; k < a->count; k++) coll__consensus_lost(&v->consensus, k);
+    }
+    for (int i = 0; i < a->count; i++) if (coll__sim_takes_part(&a->voters[i])) coll__sim_voter_advance(a, i);
+}
+
+/* ---- >>the next world ---- */
+
+/* The rank of a member in the next world.  One that was killed meanwhile is detected there. */
+static void coll__sim_rank_reborn(coll__sim *w, coll__sim_rank *r, coll__sim_voter *v, int rank, const unsigned char *members)
+{
+    coll__sim_migration *e = v->who;
+
+    coll__sim_rank_init(w, r, rank, e->role->place);
+    r->before = e->role;
+    r->calls = e->role->calls;
+    r->clock = v->ended;
+    if (coll__sim_takes_part(v) && v->consensus.role == COLL__CONSENSUS_DECIDED) {
+        w->fibers[r->place].newest = r;
+        w->holders++;
+        coll__survivors_in(members, e->ranks, e->count, e->me, e->out);
+        e->out->context = r;
+        return;
+    }
+    r->state = coll__sim_takes_part(v) ? COLL__SIM_STOPPED : e->role->state;
+    r->clock = coll__sim_takes_part(v) ? v->ended : v->struck_at;
+    if (r->state == COLL__SIM_KILLED) coll__sim_push(w, COLL__SIM_NOTICE, r->clock + w->config.detection, r, 0);
+}
+
+/* Replaces this world by the next one, of the members that `decided` knows.  Returns false: no memory. */
+static bool coll__sim_rebirth(coll__sim *w, coll__sim_agreement *a, const coll__consensus *decided)
+{
+    const unsigned char *const members = decided->past.members;
+    const int count = coll__places_in(members, a->count);
     coll_failure *over = (coll_failure *)coll__sim_chunk(w, sizeof *over);
     coll__sim_rank *fresh = (coll__sim_rank *)coll__sim_chunk(w, (size_t)count * sizeof *fresh);
 
     if (!over || !fresh) return false;
-    for (int i = 0, rank = 0; i < length; i++) {
-        if (!who[i]) continue;
-        coll_survivors *out = who[i]->out;
-        coll__sim_rank_init(w, &fresh[rank], rank, who[i]->role->place);
-        fresh[rank].before = who[i]->role;
-        fresh[rank].calls = who[i]->role->calls;
-        fresh[rank].clock = when;
-        out->context = w->fibers[who[i]->role->place].newest = &fresh[rank];
-        out->rank = rank++;
-        out->count = 0;
-        for (int k = 0; k < length; k++) if (who[k]) out->ranks[out->count++] = who[i]->ranks[k];
-    }
     *over = w->failure;
     for (int i = 0; i < w->size; i++) {
         w->ranks[i].over = over;
@@ -35318,104 +36144,96 @@ static bool coll__sim_rebirth(coll__sim *w, coll__sim_migration **who, int lengt
     }
     w->ranks = fresh;
     w->size = count;
-    w->holders += count;
     w->failure = (coll_failure){ COLL_OK, -1, "" };
     *w->hint = '\0';
     w->left_count = w->unseen = 0;
     w->has_parted = false;
     w->turns = w->idle = 0;
-    w->now = coll__later(w->now, when);
+    for (int i = 0, rank = 0; i < a->count; i++) {
+        if (!coll__place_in(members, i)) continue;
+        coll__sim_rank_reborn(w, &fresh[rank], &a->voters[i], rank, members);
+        rank++;
+    }
     coll__sim_strikes_due(w);
     return true;
 }
 
-/* The ranks of a list, `who`, gather: those that reach the first one at it, the others at the next.  Those with a quorum
- * continue, the others fail. */
-static bool coll__sim_gather(coll__sim *w, coll__sim_migration **who, coll__sim_migration **chosen, unsigned char *is_there,
-                             int length, double when)
+/* All have their outcome.  Returns false: no memory. */
+static bool coll__sim_outcomes(coll__sim *w, coll__sim_agreement *a)
 {
-    int count = 0;
+    const coll__consensus *decided = NULL;
+    double first = coll__sim_never;
 
-    for (int host = 0; host < length; host++) {
-        int there = 0;
-        for (int i = 0; who[host] && i < length; i++) {
-            const int from = who[host]->role->place, to = who[i] ? who[i]->role->place : -1;
-            is_there[i] = to >= 0 && !coll__sim_is_cut(w, from, to, when) && !coll__sim_is_cut(w, to, from, when);
-            there += is_there[i];
-        }
-        const bool goes_on = there > 0 && coll__is_quorum(is_there, length);
-        if (goes_on) count = there;
-        for (int i = 0; there > 0 && i < length; i++) {
-            if (!is_there[i]) continue;
-            if (goes_on) chosen[i] = who[i];
-            else coll__set_failure(who[i]->failure, COLL_ERR_PEER, -1,
-                                   "only %d of %d ranks are left: that is not most of them, and "
-                                   "the others might go on elsewhere", there, length);
-            who[i] = NULL;
-        }
+    for (int i = 0; i < a->count; i++) {
+        const coll__sim_voter *v = &a->voters[i];
+        if (!coll__sim_takes_part(v)) continue;
+        if (v->ended < first) first = v->ended;
+        if (v->consensus.role == COLL__CONSENSUS_DECIDED) decided = &v->consensus;
     }
-    return count == 0 || coll__sim_rebirth(w, chosen, length, count, when);
+    if (first < coll__sim_never) w->now = first;
+    for (int i = 0; i < a->count; i++) {
+        const coll__sim_voter *v = &a->voters[i];
+        if (!coll__sim_takes_part(v)) continue;
+        v->who->role->clock = v->ended;
+        if (v->consensus.role == COLL__CONSENSUS_GIVEN_UP) coll__failed_given_up(v->who->failure);
+        if (v->consensus.role == COLL__CONSENSUS_TOO_FEW)
+            coll__failed_too_few(v->who->failure, v->consensus.counted, a->count);
+    }
+    return !decided || coll__sim_rebirth(w, a, decided);
 }
 
-/* Applies a fault with a time.  Returns whether it hits a rank that waits for the others. */
-static bool coll__sim_migration_struck(coll__sim *w, coll__sim_strike *s, double when)
+/* The members with this list decide.  Returns false: no memory. */
+static bool coll__sim_decide(coll__sim *w, const coll__sim_migration *lead)
 {
-    coll__fiber *f = s->fault.rank < w->places ? &w->fibers[s->fault.rank] : NULL;
+    const size_t each = coll__round_up(coll__most(coll__consensus_memory(lead->count), coll__member_note_most(lead->count)),
+                                       sizeof(uint64_t));
+    coll__sim_agreement a = { .world = w, .count = lead->count };
+    coll__sim_event e;
 
-    if (s->is_over || s->fault.kind > COLL_SIM_STOP || s->fault.number || when < s->fault.time || !f) return false;
-    s->is_over = true;
-    if (!f->migration) return false;
-    f->migration->role->state = s->fault.kind == COLL_SIM_KILL ? COLL__SIM_KILLED : COLL__SIM_STOPPED;
-    f->migration = NULL;
-    f->is_over = true;
-    w->live--;
-    return true;
-}
-
-/* The time at which the waiting ranks have gathered.  Ranks that die until then are detected, too. */
-static double coll__sim_migration_time(coll__sim *w)
-{
-    const double miss = w->config.detection + 2 * w->config.latency;
-    double when = w->now;
-
-    for (int i = 0; i < w->places; i++) if (w->fibers[i].migration) when = coll__later(when, w->fibers[i].migration->role->clock);
-    when += miss;
-    for (int i = 0; i < w->config.fault_count;) {
-        coll__sim_strike *s = &w->strikes[i++];
-        if (!coll__sim_migration_struck(w, s, when)) continue;
-        when = coll__later(when, s->fault.time + miss);
-        i = 0;                                    /* more faults are due by then                              */
+    for (int i = 0; i < w->places; i++) a.open += w->fibers[i].migration && w->fibers[i].migration->is_listed;
+    a.voters = (coll__sim_voter *)coll__take_zeros(coll__like(w), (size_t)a.count, sizeof *a.voters);
+    a.bytes = (unsigned char *)coll__take_zeros(coll__like(w), (size_t)a.open + 1, each);
+    a.has_memory = a.voters && a.bytes;
+    for (int i = 0; a.has_memory && i < a.count; i++) a.voters[i].struck_at = coll__sim_never;
+    for (int i = 0, at = 0; a.has_memory && i < w->places; i++) {
+        coll__sim_migration *m = w->fibers[i].migration;
+        if (!m || !m->is_listed) continue;
+        a.voters[m->me].who = m;
+        coll__consensus_open(&a.voters[m->me].consensus, a.bytes + (size_t)++at * each, m->count, m->me);
     }
-    return when;
+    if (a.has_memory) coll__sim_voters_begin(&a);
+    while (a.has_memory && a.open > 0 && coll__sim_pop(w, &e)) coll__sim_voter_event(&a, &e);
+    while (coll__sim_pop(w, &e)) if (e.kind == COLL__SIM_NOTE) coll__give(e.what);
+    COLL__ASSERT(!a.has_memory || a.open == 0, "%d members have no outcome, and no event is left", a.open);
+    const bool is_memory = a.has_memory && coll__sim_outcomes(w, &a);
+    coll__give(a.voters);
+    coll__give(a.bytes);
+    return is_memory;
 }
 
 /* All living ranks wait for the others: the first list continues. */
 static void coll__sim_migration_go(coll__sim *w)
 {
     const coll__sim_migration *lead = NULL;
-    const double when = coll__sim_migration_time(w);
 
-    for (int i = 0; i < w->places && !lead; i++) lead = w->fibers[i].migration;
-    if (!lead) return;
-    const size_t length = (size_t)lead->count;
-    coll__sim_migration **who = (coll__sim_migration **)coll__take_zeros(coll__like(w), 2 * length, sizeof *who);
-    unsigned char *is_there = (unsigned char *)coll__take_zeros(coll__like(w), length, 1);
-    bool is_memory = who && is_there;
-    for (int i = 0; i < w->places && is_memory; i++) {
-        coll__sim_migration *e = w->fibers[i].migration;
-        if (!e) continue;
-        if (e->count == lead->count && !memcmp(e->ranks, lead->ranks, length * sizeof *e->ranks)) who[e->me] = e;
-        else coll__set_failure(e->failure, COLL_ERR_UNSUPPORTED, -1, "in a simulated world only one list of ranks goes on");
-    }
-    if (is_memory) is_memory = coll__sim_gather(w, who, who + length, is_there, lead->count, when);
-    coll__give(who);
-    coll__give(is_there);
     for (int i = 0; i < w->places; i++) {
         coll__sim_migration *e = w->fibers[i].migration;
         if (!e) continue;
-        if (!is_memory) coll__set_failure(e->failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", e->count);
+        if (!lead) lead = e;
+        e->is_listed = e->count == lead->count && !memcmp(e->ranks, lead->ranks, (size_t)e->count * sizeof *e->ranks);
+        if (!e->is_listed)
+            coll__set_failure(e->failure, COLL_ERR_UNSUPPORTED, -1, "in a simulated world only one list of ranks goes on");
+        w->now = coll__later(w->now, e->role->clock);
+    }
+    if (!lead) return;
+    w->now += w->config.detection;
+    const bool has_memory = coll__sim_decide(w, lead);
+    for (int i = 0; i < w->places; i++) {
+        coll__sim_migration *e = w->fibers[i].migration;
+        if (!e) continue;
+        if (!has_memory) coll__set_failure(e->failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", e->count);
         w->fibers[i].migration = NULL;
-        if (w->failure.status == COLL_OK) coll__sim_push(w, COLL__SIM_RUN, when, e->role, e->role->generation);
+        if (w->failure.status == COLL_OK) coll__sim_push(w, COLL__SIM_RUN, e->role->clock, e->role, e->role->generation);
     }
 }
 
@@ -35424,9 +36242,9 @@ static coll_status coll__sim_shrink(void *context, const int *ranks, int count, 
 {
     coll__sim_rank *r = (coll__sim_rank *)context;
     coll__sim *w = r->world;
-    coll__sim_migration e = { .role = r, .ranks = ranks, .count = count, .out = out, .failure = failure };
+    coll__sim_migration e = { .role = r, .ranks = ranks, .count = count, .timeout_ms = timeout_ms, .out = out,
+                              .failure = failure };
 
-    (void)timeout_ms;                             /* no living rank is missing here                           */
     if (w->running == NULL)
         return coll__set_failure(failure, COLL_ERR_UNSUPPORTED, -1,
                                  "one thread that polls for all ranks cannot wait for them: this "
