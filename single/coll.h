@@ -25060,6 +25060,7 @@ static const coll__transport_row coll__alone_row = { .traits = COLL__WHEN_NAMED 
  *   tcp/coll_tcp_shm_pipe.h     a pipe through shared memory, between processes of one host
  *   tcp/coll_tcp_shm_segment.h       a segment that other ranks of this host may map
  *   tcp/coll_tcp_handshake.h      the handshake of every connection
+ *   tcp/coll_tcp_dial.h       connecting to a rank: the connect and the handshake
  *   tcp/coll_tcp_stream.h     queues of messages over a pipe
  *   tcp/coll_tcp_lanes.h      a stream over several connections
  *   tcp/coll_tcp_io.h         poll and io_uring
@@ -28126,6 +28127,7 @@ typedef enum coll__handshake_step {
 typedef struct coll__handshake {
     coll__pipe  pipe;
     bool        is_caller;
+    bool        is_reached;                       /* caller: the other host has accepted the connection       */
     const coll__past *past;                       /* the finished agreement that the caller means; NULL: none */
     coll__handshake_step step;
     short       want;                             /* poll events before the next advance                      */
@@ -28546,6 +28548,57 @@ static coll_status coll__handshake_finish(coll__handshake *g, const coll__identi
 }
 
 #endif /* COLL_TCP_HANDSHAKE_H */
+/* ---- transports/tcp/coll_tcp_dial.h ---- */
+/* coll_tcp_dial.h - connecting to a rank: the connect and the handshake, without blocking.
+ *
+ * Data connections, liveness probes and agreements all connect so.  The caller decides which address is next, and when. */
+#ifndef COLL_TCP_DIAL_H
+#define COLL_TCP_DIAL_H
+
+/* Begin to connect.  Poll for `want` of the result before each advance.  NULL: errno. */
+static coll__handshake *coll__dial_begin(const coll__identity *us, const coll__address *to, coll__hello hello, int64_t deadline)
+{
+    const int fd = coll__dial(to);
+    coll__handshake *const g = fd < 0 ? NULL : (coll__handshake *)coll__take(us->memory, sizeof *g);
+
+    if (g) coll__handshake_call(g, us, fd, hello, deadline);
+    if (fd >= 0 && !g) {
+        close(fd);
+        errno = ENOMEM;
+    }
+    return g;
+}
+
+/* COLL_OK: the other host has accepted the connection.  COLL_ERR_PEER: *error is the errno of the connect, otherwise 0. */
+static coll_status coll__dial_reach(coll__handshake *g, int *error)
+{
+    struct pollfd at = { .fd = g->pipe.fd, .events = POLLOUT };
+
+    *error = 0;
+    if (g->is_reached) return COLL_OK;
+    if (poll(&at, 1, 0) <= 0) return COLL_PENDING;
+    *error = coll__dial_result(at.fd);
+    g->is_reached = !*error;
+    return *error ? COLL_ERR_PEER : COLL_OK;
+}
+
+/* COLL_OK: the pipe is ready.  An error: *error as above; if it is 0, see coll__handshake_advance. */
+static coll_status coll__dial_advance(coll__handshake *g, const coll__identity *us, int *error)
+{
+    const coll_status status = coll__dial_reach(g, error);
+
+    return status == COLL_OK ? coll__handshake_advance(g, us) : status;
+}
+
+/* End an attempt; closes the pipe unless it was taken. */
+static void coll__dial_end(coll__handshake **g)
+{
+    if (*g) coll__pipe_close(&(*g)->pipe);
+    coll__give(*g);
+    *g = NULL;
+}
+
+#endif /* COLL_TCP_DIAL_H */
 /* ---- transports/coll_tcp.h, continued ---- */
 COLL__FOR_SPEED
 /* ---- transports/tcp/coll_tcp_stream.h ---- */
@@ -28662,9 +28715,7 @@ static inline short coll__stream_query(const coll__stream *s)
 
 static void coll__stream_close(coll__stream *s)
 {
-    if (s->handshake) coll__pipe_close(&s->handshake->pipe);
-    coll__give(s->handshake);
-    s->handshake = NULL;
+    coll__dial_end(&s->handshake);
     coll__pipe_close(&s->pipe);
 }
 
@@ -29722,7 +29773,6 @@ typedef struct coll__control_line {
     coll__pipe    pipe;
     struct coll__handshake *handshake;            /* while connecting; NULL on rank 0                         */
     bool          is_wanted;                      /* connect, not before call_at                              */
-    bool          is_reached;                     /* the other host's kernel has accepted the connect         */
     bool          is_met;                         /* a control message has arrived: a close is now a death    */
     int           calls;                          /* connection attempts                                      */
     int           refusals;                       /* connects that were refused, in a row                     */
@@ -29953,7 +30003,8 @@ static bool coll__line_is_watched(const coll__heartbeat *p, int index)
 {
     const coll__control_line *line = &p->lines[index];
     const bool is_ours = index < p->size && index < p->line_count;
-    return is_ours && (line->pipe.fd >= 0 || line->is_reached) && !p->has_left[index] && !p->is_dead[index];
+    const bool is_reached = line->pipe.fd >= 0 || (line->handshake && line->handshake->is_reached);
+    return is_ours && is_reached && !p->has_left[index] && !p->is_dead[index];
 }
 
 static void coll__line_event(coll__heartbeat *p, int index);
@@ -30076,7 +30127,6 @@ static void coll__line_closed(coll__heartbeat *p, int index, int error)
     char what[160];
 
     coll__pipe_close(&line->pipe);
-    line->is_reached = false;
     if (!line->is_met && !p->has_left[index % p->size] && (p->rank == 0 || index == 0)) coll__heartbeat_missed(p, index);
     if (!line->is_met || index >= p->size || p->has_left[index]) return;
     coll__heartbeat_dies(p, index);
@@ -30158,7 +30208,6 @@ static void coll__line_event(coll__heartbeat *p, int index)
 /* Defined in coll_tcp_probe.h. */
 static void coll__probe_due(coll__heartbeat *p, int64_t now);
 static void coll__probe_go_on(coll__heartbeat *p, int rank);
-static void coll__probe_ends(coll__control_line *line);
 /* Defined in coll_tcp_accept.h. */
 static int  coll__accept_watch(struct coll__tcp *tcp, struct pollfd *fds, int64_t *next);
 static void coll__accept_serve(struct coll__tcp *tcp, const struct pollfd *fds, int count);
@@ -30361,7 +30410,7 @@ static void coll__heartbeat_close(coll__heartbeat *p)
     coll__heartbeat_stop(p);
     coll__doorbell_close(&p->doorbell);
     for (int i = 0; p->lines && i < p->line_count; i++) {
-        coll__probe_ends(&p->lines[i]);
+        coll__dial_end(&p->lines[i].handshake);
         coll__pipe_close(&p->lines[i].pipe);
     }
     if (p->has_lock) pthread_mutex_destroy(&p->lock);
@@ -31027,11 +31076,9 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
         return;
     }
     const coll__address a = coll__endpoint_address(tcp, s->peer, s->tried);
-    const int fd = coll__dial(&a);
-    s->handshake = fd < 0 ? NULL : (coll__handshake *)coll__take(coll__like(tcp), sizeof *s->handshake);
+    s->handshake = coll__dial_begin(&tcp->us, &a, hello, coll__deadline(COLL__DIAL_MS));
     if (!s->handshake) {
-        const int error = fd < 0 ? errno : ENOMEM;
-        if (fd >= 0) close(fd);
+        const int error = errno;
         if (!coll__is_shortage(error)) {
             coll__stream_unreachable(tcp, s, error);
             return;
@@ -31041,13 +31088,12 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
                           s->peer, coll__shortage_text(error, why, sizeof why));
         return;
     }
-    coll__user_timeout(fd, COLL__DIAL_ONCE_MS);
-    coll__handshake_call(s->handshake, &tcp->us, fd, hello, coll__deadline(COLL__DIAL_MS));
+    coll__user_timeout(s->handshake->pipe.fd, COLL__DIAL_ONCE_MS);
     s->state = COLL__STREAM_DIALLING;
     coll__stream_watch(tcp, s, POLLOUT);
     if (!s->dial_pause_ms) return;
     /* The last hello was sent too late, perhaps because the program computed.  Now it is sent before the return. */
-    struct pollfd p = { .fd = fd, .events = POLLOUT };
+    struct pollfd p = { .fd = s->handshake->pipe.fd, .events = POLLOUT };
     if (poll(&p, 1, COLL__REDIAL_WAIT_MS) > 0) coll__stream_dialled(tcp, s);
 }
 
@@ -31084,21 +31130,20 @@ static void coll__stream_turned_away(coll__tcp *tcp, coll__stream *s, coll_statu
 static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
 {
     coll__handshake *g = s->handshake;
+    int error;
 
     if (s->state != COLL__STREAM_DIALLING) return;
     coll__io_forget(&tcp->io, g->pipe.fd);
-    const int error = coll__dial_result(g->pipe.fd);
     const bool has_said_nothing = g->step == COLL__HANDSHAKE_SAY && g->length == 0;
-    const bool is_refused = error && error != ECONNRESET && has_said_nothing;
     const int64_t said_by = g->deadline - (COLL__DIAL_MS - COLL__HANDSHAKE_MS / 2) * (int64_t)COLL__MS;
+    coll_status status = coll__dial_reach(g, &error);
     const bool is_late = has_said_nothing && coll__now() > said_by;
-    coll_status status = error || is_late ? COLL_ERR_PEER : coll__handshake_advance(g, &tcp->us);
+    if (status == COLL_OK) status = is_late ? COLL_ERR_PEER : coll__handshake_advance(g, &tcp->us);
     if (g->is_unauthenticated && coll__stream_is_kept_away(tcp, s)) status = COLL_ERR_DENIED;
     if (status == COLL_PENDING) {
         coll__stream_watch(tcp, s, g->want);
         return;
     }
-    s->handshake = NULL;
     if (status == COLL_OK) {
         pthread_mutex_lock(&tcp->heartbeat.lock); /* the heartbeat thread reads the addresses                 */
         coll__endpoint *const to = &tcp->endpoints[s->peer];          /* the address that works comes first   */
@@ -31114,10 +31159,10 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
         coll__stream_open(tcp, s, g->hello.lane, &g->pipe);
     } else {
         coll__pipe_close(&g->pipe);
-        if (is_refused) coll__stream_unreachable(tcp, s, error);
+        if (error && error != ECONNRESET) coll__stream_unreachable(tcp, s, error);
         else coll__stream_turned_away(tcp, s, status, g->why);
     }
-    coll__give(g);
+    coll__dial_end(&s->handshake);
     if (status == COLL_OK && s->state == COLL__STREAM_NONE) coll__stream_dial(tcp, s);        /* the next lane      */
 }
 
@@ -31614,16 +31659,6 @@ static bool coll__is_telling(const coll__heartbeat *p)
     return false;
 }
 
-/* Drop a connection attempt. */
-static void coll__probe_ends(coll__control_line *line)
-{
-    if (!line->handshake) return;
-    coll__pipe_close(&line->handshake->pipe);
-    coll__give(line->handshake);
-    line->handshake = NULL;
-    line->is_reached = false;
-}
-
 /* Record the result of the last connect: refused, or another one. */
 static void coll__probe_answered(coll__heartbeat *p, int rank, bool is_refused, int64_t now)
 {
@@ -31644,13 +31679,9 @@ static void coll__probe_call(coll__heartbeat *p, int rank, int64_t now)
     line->call_at = now + coll__beat_interval(p);
     if (p->endpoints[rank].count == 0) return;
     const coll__address a = coll__endpoint_address(p->tcp, rank, line->calls++ % p->endpoints[rank].count);
-    const int fd = coll__dial(&a);
-    if (fd < 0) coll__probe_answered(p, rank, errno == ECONNREFUSED, now);
-    if (fd < 0) return;
-    line->handshake = (coll__handshake *)coll__take(coll__like(p->lines), sizeof *line->handshake);
-    if (line->handshake) coll__handshake_call(line->handshake, &p->tcp->us, fd, hello, coll__never);
-    else close(fd);
-    line->heard_at = now;
+    line->handshake = coll__dial_begin(&p->tcp->us, &a, hello, coll__never);
+    if (line->handshake) line->heard_at = now;
+    else if (errno != ENOMEM) coll__probe_answered(p, rank, errno == ECONNREFUSED, now);
 }
 
 /* Start the requested connects.  If an address does not answer, the next attempt uses the next one. */
@@ -31658,9 +31689,9 @@ static void coll__probe_due(coll__heartbeat *p, int64_t now)
 {
     for (int i = 1; p->rank != 0 && i < p->line_count && i < p->size; i++) {
         coll__control_line *line = &p->lines[i];
-        if (line->handshake && !line->is_reached && now - line->heard_at > coll__liveness(p)) {
+        if (line->handshake && !line->handshake->is_reached && now - line->heard_at > coll__liveness(p)) {
             coll__probe_answered(p, i, false, now);
-            coll__probe_ends(line);
+            coll__dial_end(&line->handshake);
         }
         if (line->is_wanted && !line->handshake && now >= line->call_at) coll__probe_call(p, i, now);
     }
@@ -31671,16 +31702,16 @@ static void coll__probe_go_on(coll__heartbeat *p, int rank)
 {
     coll__control_line *line = &p->lines[rank];
     coll__handshake *g = line->handshake;
+    const bool was_reached = g->is_reached;
+    int error;
 
-    const int error = line->is_reached ? 0 : coll__dial_result(g->pipe.fd);
-    if (!line->is_reached) {
+    const coll_status status = coll__dial_advance(g, &p->tcp->us, &error);
+    if (!was_reached && (g->is_reached || error)) {
         coll__probe_answered(p, rank, error == ECONNREFUSED, coll__now());
-        line->is_reached = !error;
         line->heard_at = coll__now();
     }
-    const coll_status status = line->is_reached ? coll__handshake_advance(g, &p->tcp->us) : COLL_ERR_PEER;
     if (status == COLL_OK) coll__line_open(p, rank, &g->pipe);
-    if (status != COLL_PENDING) coll__probe_ends(line);
+    if (status != COLL_PENDING) coll__dial_end(&line->handshake);
     if (p->is_leaving) coll__heartbeat_news(p);   /* the calling thread waits for this                        */
 }
 

@@ -12,6 +12,7 @@
  *   tcp/coll_tcp_shm_pipe.h     a pipe through shared memory, between processes of one host
  *   tcp/coll_tcp_shm_segment.h       a segment that other ranks of this host may map
  *   tcp/coll_tcp_handshake.h      the handshake of every connection
+ *   tcp/coll_tcp_dial.h       connecting to a rank: the connect and the handshake
  *   tcp/coll_tcp_stream.h     queues of messages over a pipe
  *   tcp/coll_tcp_lanes.h      a stream over several connections
  *   tcp/coll_tcp_io.h         poll and io_uring
@@ -56,6 +57,7 @@ COLL__FOR_SPEED
 COLL__FOR_SIZE
 #include "tcp/coll_tcp_shm_segment.h"
 #include "tcp/coll_tcp_handshake.h"
+#include "tcp/coll_tcp_dial.h"
 COLL__FOR_SPEED
 #include "tcp/coll_tcp_stream.h"
 #include "tcp/coll_tcp_lanes.h"

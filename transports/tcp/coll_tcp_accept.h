@@ -117,11 +117,9 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
         return;
     }
     const coll__address a = coll__endpoint_address(tcp, s->peer, s->tried);
-    const int fd = coll__dial(&a);
-    s->handshake = fd < 0 ? NULL : (coll__handshake *)coll__take(coll__like(tcp), sizeof *s->handshake);
+    s->handshake = coll__dial_begin(&tcp->us, &a, hello, coll__deadline(COLL__DIAL_MS));
     if (!s->handshake) {
-        const int error = fd < 0 ? errno : ENOMEM;
-        if (fd >= 0) close(fd);
+        const int error = errno;
         if (!coll__is_shortage(error)) {
             coll__stream_unreachable(tcp, s, error);
             return;
@@ -131,13 +129,12 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
                           s->peer, coll__shortage_text(error, why, sizeof why));
         return;
     }
-    coll__user_timeout(fd, COLL__DIAL_ONCE_MS);
-    coll__handshake_call(s->handshake, &tcp->us, fd, hello, coll__deadline(COLL__DIAL_MS));
+    coll__user_timeout(s->handshake->pipe.fd, COLL__DIAL_ONCE_MS);
     s->state = COLL__STREAM_DIALLING;
     coll__stream_watch(tcp, s, POLLOUT);
     if (!s->dial_pause_ms) return;
     /* The last hello was sent too late, perhaps because the program computed.  Now it is sent before the return. */
-    struct pollfd p = { .fd = fd, .events = POLLOUT };
+    struct pollfd p = { .fd = s->handshake->pipe.fd, .events = POLLOUT };
     if (poll(&p, 1, COLL__REDIAL_WAIT_MS) > 0) coll__stream_dialled(tcp, s);
 }
 
@@ -174,21 +171,20 @@ static void coll__stream_turned_away(coll__tcp *tcp, coll__stream *s, coll_statu
 static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
 {
     coll__handshake *g = s->handshake;
+    int error;
 
     if (s->state != COLL__STREAM_DIALLING) return;
     coll__io_forget(&tcp->io, g->pipe.fd);
-    const int error = coll__dial_result(g->pipe.fd);
     const bool has_said_nothing = g->step == COLL__HANDSHAKE_SAY && g->length == 0;
-    const bool is_refused = error && error != ECONNRESET && has_said_nothing;
     const int64_t said_by = g->deadline - (COLL__DIAL_MS - COLL__HANDSHAKE_MS / 2) * (int64_t)COLL__MS;
+    coll_status status = coll__dial_reach(g, &error);
     const bool is_late = has_said_nothing && coll__now() > said_by;
-    coll_status status = error || is_late ? COLL_ERR_PEER : coll__handshake_advance(g, &tcp->us);
+    if (status == COLL_OK) status = is_late ? COLL_ERR_PEER : coll__handshake_advance(g, &tcp->us);
     if (g->is_unauthenticated && coll__stream_is_kept_away(tcp, s)) status = COLL_ERR_DENIED;
     if (status == COLL_PENDING) {
         coll__stream_watch(tcp, s, g->want);
         return;
     }
-    s->handshake = NULL;
     if (status == COLL_OK) {
         pthread_mutex_lock(&tcp->heartbeat.lock); /* the heartbeat thread reads the addresses                 */
         coll__endpoint *const to = &tcp->endpoints[s->peer];          /* the address that works comes first   */
@@ -204,10 +200,10 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
         coll__stream_open(tcp, s, g->hello.lane, &g->pipe);
     } else {
         coll__pipe_close(&g->pipe);
-        if (is_refused) coll__stream_unreachable(tcp, s, error);
+        if (error && error != ECONNRESET) coll__stream_unreachable(tcp, s, error);
         else coll__stream_turned_away(tcp, s, status, g->why);
     }
-    coll__give(g);
+    coll__dial_end(&s->handshake);
     if (status == COLL_OK && s->state == COLL__STREAM_NONE) coll__stream_dial(tcp, s);        /* the next lane      */
 }
 

@@ -64,6 +64,7 @@ typedef enum coll__handshake_step {
 typedef struct coll__handshake {
     coll__pipe  pipe;
     bool        is_caller;
+    bool        is_reached;                       /* caller: the other host has accepted the connection       */
     const coll__past *past;                       /* the finished agreement that the caller means; NULL: none */
     coll__handshake_step step;
     short       want;                             /* poll events before the next advance                      */

@@ -30,7 +30,6 @@ typedef struct coll__control_line {
     coll__pipe    pipe;
     struct coll__handshake *handshake;            /* while connecting; NULL on rank 0                         */
     bool          is_wanted;                      /* connect, not before call_at                              */
-    bool          is_reached;                     /* the other host's kernel has accepted the connect         */
     bool          is_met;                         /* a control message has arrived: a close is now a death    */
     int           calls;                          /* connection attempts                                      */
     int           refusals;                       /* connects that were refused, in a row                     */
@@ -261,7 +260,8 @@ static bool coll__line_is_watched(const coll__heartbeat *p, int index)
 {
     const coll__control_line *line = &p->lines[index];
     const bool is_ours = index < p->size && index < p->line_count;
-    return is_ours && (line->pipe.fd >= 0 || line->is_reached) && !p->has_left[index] && !p->is_dead[index];
+    const bool is_reached = line->pipe.fd >= 0 || (line->handshake && line->handshake->is_reached);
+    return is_ours && is_reached && !p->has_left[index] && !p->is_dead[index];
 }
 
 static void coll__line_event(coll__heartbeat *p, int index);
@@ -384,7 +384,6 @@ static void coll__line_closed(coll__heartbeat *p, int index, int error)
     char what[160];
 
     coll__pipe_close(&line->pipe);
-    line->is_reached = false;
     if (!line->is_met && !p->has_left[index % p->size] && (p->rank == 0 || index == 0)) coll__heartbeat_missed(p, index);
     if (!line->is_met || index >= p->size || p->has_left[index]) return;
     coll__heartbeat_dies(p, index);
@@ -466,7 +465,6 @@ static void coll__line_event(coll__heartbeat *p, int index)
 /* Defined in coll_tcp_probe.h. */
 static void coll__probe_due(coll__heartbeat *p, int64_t now);
 static void coll__probe_go_on(coll__heartbeat *p, int rank);
-static void coll__probe_ends(coll__control_line *line);
 /* Defined in coll_tcp_accept.h. */
 static int  coll__accept_watch(struct coll__tcp *tcp, struct pollfd *fds, int64_t *next);
 static void coll__accept_serve(struct coll__tcp *tcp, const struct pollfd *fds, int count);
@@ -669,7 +667,7 @@ static void coll__heartbeat_close(coll__heartbeat *p)
     coll__heartbeat_stop(p);
     coll__doorbell_close(&p->doorbell);
     for (int i = 0; p->lines && i < p->line_count; i++) {
-        coll__probe_ends(&p->lines[i]);
+        coll__dial_end(&p->lines[i].handshake);
         coll__pipe_close(&p->lines[i].pipe);
     }
     if (p->has_lock) pthread_mutex_destroy(&p->lock);

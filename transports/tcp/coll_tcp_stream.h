@@ -111,9 +111,7 @@ static inline short coll__stream_query(const coll__stream *s)
 
 static void coll__stream_close(coll__stream *s)
 {
-    if (s->handshake) coll__pipe_close(&s->handshake->pipe);
-    coll__give(s->handshake);
-    s->handshake = NULL;
+    coll__dial_end(&s->handshake);
     coll__pipe_close(&s->pipe);
 }
 
