@@ -160,7 +160,7 @@ COLL__FOR_SIZE
 #include "core/contract/coll_tuning.h"
 #include "core/contract/coll_transport_registry.h"
 #include "core/membership/coll_decision.h"
-#if COLL__HAS_SIM
+#if COLL__HAS_SIM || COLL__HAS_TCP
 #include "core/membership/coll_consensus.h"
 #endif
 #include "core/engine/coll_topology.h"

@@ -331,7 +331,7 @@ static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *h
     coll__stream_open(tcp, s, hello->lane, pipe);
 }
 
-static bool coll__agreement_admit(struct coll__agreement *h, coll__handshake *g);
+static void coll__agreement_admit(struct coll__agreement *h, coll__handshake *g);
 
 /* Continue a handshake; true: it is over.  The heartbeat thread completes liveness probes and removes closed connections only;
  * it does not run this during an agreement. */
@@ -345,8 +345,10 @@ static bool coll__handshake_go_on(coll__tcp *tcp, coll__handshake *g)
         tcp->has_deferred = true;
         return false;
     }
-    if (COLL__HAS_SHRINK && status == COLL_OK && tcp->agreement && !coll__past_of(g))
-        return coll__agreement_admit(tcp->agreement, g);
+    if (COLL__HAS_SHRINK && status == COLL_OK && tcp->agreement && !coll__past_of(g)) {
+        coll__agreement_admit(tcp->agreement, g);
+        return true;
+    }
     coll__io_forget(&tcp->io, g->pipe.fd);
     if (status == COLL_OK && coll__past_of(g)) coll__past_told(coll__past_of(g), &g->pipe);
     else if (status == COLL_OK) coll__greeted(tcp, &g->pipe, &g->hello);

@@ -45,7 +45,8 @@ typedef struct coll__identity {
 /* The agreement that made this job (coll_tcp_consensus.h): ranks that still connect for it get the decision. */
 typedef struct coll__past {
     coll__identity us;                            /* contains the agreement before it                         */
-    unsigned char *table;                         /* us.size bytes: 1 for members                             */
+    unsigned char *bytes;                         /* control messages with the decision                       */
+    size_t        length;
 } coll__past;
 
 /* Bounds the answers to callers without a proof of the key: a burst, and then a rate. */

@@ -97,7 +97,7 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
 /* ---- >>control: messages between rank 0 and other ranks; if rank 0 has left, between ranks that wait for each other ----
  *
  *    0 u16 magic   2 u16 note   4 i32 status   8 i32 rank   12 .. zero   32 text[224], ended by a zero, or head[32], or a
- *                                                                        heartbeat, or u64 ballot, u64 promise
+ *                                                                        heartbeat, or a part of a note
  *
  * With a key, a refusal of a hello has a shorter text, and proof[32] at 224 (coll_tcp_handshake.h). */
 
@@ -113,8 +113,7 @@ typedef enum coll__control_note {
     COLL__CONTROL_MISSING,                        /* from rank 0, during the start: missing ranks             */
     COLL__CONTROL_HEARTBEAT,                      /* `rank` is alive; its activity                            */
     COLL__CONTROL_WHERE,                          /* to rank 0: send the heartbeat of `rank`                  */
-    COLL__CONTROL_HOLD,                           /* coll_shrink: promise, and proposal accepted by `rank`    */
-    COLL__CONTROL_AGREED,                         /* coll_shrink: decided; the table follows                  */
+    COLL__CONTROL_MEMBERS,                        /* coll_shrink: up to 224 bytes of a note of the consensus  */
     COLL__CONTROL_LIMIT
 } coll__control_note;
 

@@ -17,25 +17,19 @@ enum {
     COLL__LOOKS_AN_EVENT = 64
 };
 
-#define COLL__BALLOT_DECIDED UINT64_MAX              /* of a decided table                                    */
-
 /* What is known of a rank: the first rank of its host, plus 1; 0: not known yet.  Its state at the last look: turns of the
  * communicator lists, bytes received, and the heartbeat number and time since when it is unchanged. */
 typedef struct coll__known { int home; uint32_t turn, own_version, beat; uint64_t received; int64_t since; } coll__known;
 
 typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__presence;
 
-/* Paxos acceptor state of this rank in one agreement (coll_tcp_consensus.h).  It lives as long as the job: the program may repeat
- * a failed coll_shrink on any communicator with the same ranks. */
-typedef struct coll__acceptor {
-    struct coll__acceptor *next;
-    unsigned char world[COLL__WORLD_LENGTH];      /* world id of the agreement                                */
-    int           count;
-    uint64_t      promised;                       /* it accepts no lower proposal                             */
-    uint64_t      ballot;                         /* of `table`; 0: none                                      */
-    bool          is_bound;                       /* accepted from another rank: a proposer must propose it   */
-    unsigned char *table;                         /* the last accepted proposal, or the decision              */
-} coll__acceptor;
+/* What this rank keeps of one agreement (coll_tcp_consensus.h).  It lives as long as the job: the program may repeat a failed
+ * coll_shrink on any communicator with the same ranks. */
+typedef struct coll__kept {
+    struct coll__kept *next;
+    unsigned char  world[COLL__WORLD_LENGTH];     /* world id of the agreement                                */
+    coll__consensus consensus;
+} coll__kept;
 
 typedef struct coll__tcp {
     int  rank, size, listener;
@@ -70,7 +64,7 @@ typedef struct coll__tcp {
     bool            is_heartbeat_there;           /* the heartbeat thread holds accept_lock                   */
     bool            has_deferred;                 /* it has left work to the calling thread                   */
     struct coll__agreement *agreement;            /* the agreement under way; NULL: none                      */
-    coll__acceptor *acceptors;                    /* one for each agreement joined                            */
+    coll__kept     *kept;                         /* one for each agreement joined                            */
     const coll__identity *greets_as;              /* identity for incoming connections                        */
     bool            is_deaf;                      /* accepting is paused: the listener is not watched         */
     int64_t         deaf_until;                   /* until then                                               */
@@ -130,42 +124,54 @@ static void coll__control_send(coll__pipe *pipe, coll__control_note note, coll_s
 
 /* ---- >>agreements (coll_tcp_consensus.h) ---- */
 
-/* The acceptor of this agreement, created on first use.  NULL: out of memory. */
-static coll__acceptor *coll__acceptor_of(coll__tcp *tcp, const coll__identity *us)
+/* The consensus of this agreement, created on first use.  NULL: out of memory. */
+static coll__consensus *coll__consensus_of(coll__tcp *tcp, const coll__identity *us)
 {
-    coll__acceptor *a = tcp->acceptors;
+    coll__kept *k = tcp->kept;
 
-    while (a && (a->count != us->size || memcmp(a->world, us->world, sizeof a->world))) a = a->next;
-    if (a) return a;
-    a = (coll__acceptor *)coll__allocate(coll__like(tcp), sizeof *a + (size_t)us->size);
-    if (!a) return NULL;
-    memcpy(a->world, us->world, sizeof a->world);
-    a->count = us->size;
-    a->table = coll__behind(a, sizeof *a);
-    a->next = tcp->acceptors;
-    return tcp->acceptors = a;
+    while (k && (k->consensus.count != us->size || memcmp(k->world, us->world, sizeof k->world))) k = k->next;
+    if (k) return &k->consensus;
+    k = (coll__kept *)coll__allocate(coll__like(tcp), sizeof *k + coll__consensus_memory(us->size));
+    if (!k) return NULL;
+    memcpy(k->world, us->world, sizeof k->world);
+    coll__consensus_open(&k->consensus, coll__behind(k, sizeof *k), us->size, us->rank);
+    k->next = tcp->kept;
+    tcp->kept = k;
+    return &k->consensus;
 }
 
-/* Send a control message with ballot, promise and table.  false: it could not be sent in SEND_MS; close the connection. */
-static bool coll__table_send(coll__pipe *pipe, coll__control_note note, int rank, uint64_t ballot, uint64_t promise,
-                             const unsigned char *table, int count)
-{
-    enum { SEND_MS = 200 };
-    unsigned char bytes[COLL__CONTROL_LENGTH];
-    const int64_t deadline = coll__deadline(SEND_MS);
+enum { COLL__NOTE_PART = COLL__CONTROL_LENGTH - COLL__CONTROL_TEXT };
 
-    coll__control_write(bytes, note, COLL_OK, rank, "");
-    coll__put64(bytes + COLL__CONTROL_TEXT, ballot);
-    coll__put64(bytes + COLL__CONTROL_TEXT + 8, promise);
-    if (coll__pipe_transfer(pipe, bytes, sizeof bytes, true, deadline)) return false;
-    return ballot == 0 || !coll__pipe_transfer(pipe, coll__behind(table, 0), (size_t)count, true, deadline);
+/* Bytes of the control messages of a note. */
+static inline size_t coll__note_messages(size_t length)
+{
+    return (length + COLL__NOTE_PART - 1) / COLL__NOTE_PART * COLL__CONTROL_LENGTH;
+}
+
+static inline size_t coll__note_room(int count) { return coll__note_messages(coll__member_note_most(count)); }
+
+static size_t coll__note_pack(unsigned char *to, const unsigned char *note, size_t length)
+{
+    for (size_t at = 0; at < length; at += COLL__NOTE_PART, to += COLL__CONTROL_LENGTH) {
+        coll__control_write(to, COLL__CONTROL_MEMBERS, COLL_OK, 0, "");
+        memcpy(to + COLL__CONTROL_TEXT, note + at, coll__least(length - at, COLL__NOTE_PART));
+    }
+    return coll__note_messages(length);
+}
+
+static void coll__note_unpack(unsigned char *note, const unsigned char *from, size_t length)
+{
+    for (size_t at = 0; at < length; at += COLL__NOTE_PART, from += COLL__CONTROL_LENGTH)
+        memcpy(note + at, from + COLL__CONTROL_TEXT, coll__least(length - at, COLL__NOTE_PART));
 }
 
 /* A rank connects for the agreement that made this job: send the decision.  The proposer died before it sent that, or did not
  * wait. */
 static void coll__past_told(const coll__past *past, coll__pipe *pipe)
 {
-    (void)coll__table_send(pipe, COLL__CONTROL_AGREED, past->us.rank, COLL__BALLOT_DECIDED, 0, past->table, past->us.size);
+    enum { SEND_MS = 200 };
+
+    (void)coll__pipe_transfer(pipe, past->bytes, past->length, true, coll__deadline(SEND_MS));
     coll__pipe_close(pipe);
 }
 
@@ -241,8 +247,8 @@ static void coll__tcp_free(coll__tcp *tcp)
     pthread_mutex_destroy(&tcp->accept_lock);
     coll__tls_free(tcp->us.tls);
     coll__past_free(&tcp->us);
-    for (coll__acceptor *a; (a = tcp->acceptors);) {
-        tcp->acceptors = a->next;
+    for (coll__kept *a; (a = tcp->kept);) {
+        tcp->kept = a->next;
         coll__give(a);
     }
     coll__wipe(&tcp->us, sizeof tcp->us);
