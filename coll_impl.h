@@ -51,6 +51,9 @@
  *     coll_keyvalue.h               numbers with units as texts, and texts of such words
  *     coll_tuning.h                 link numbers for the cost model, as text and in a file
  *     coll_transport_registry.h     opening transports: settings and results
+ *   core/membership/                who continues after a failure: state machines without sockets, threads, clocks or memory
+ *     coll_decision.h               quorum, decisions, and their notes as bytes
+ *     coll_consensus.h              how the members of a world decide: Paxos
  *   core/engine/                    communicators, requests, and their progress
  *     coll_topology.h               ranks grouped by host
  *     coll_comm.h                   sessions, communicators, orders, requests; fingerprints
@@ -156,6 +159,10 @@ COLL__FOR_SIZE
 #include "core/contract/coll_keyvalue.h"
 #include "core/contract/coll_tuning.h"
 #include "core/contract/coll_transport_registry.h"
+#include "core/membership/coll_decision.h"
+#if COLL__HAS_SIM || COLL__HAS_TCP
+#include "core/membership/coll_consensus.h"
+#endif
 #include "core/engine/coll_topology.h"
 COLL__FOR_SPEED
 #include "core/engine/coll_comm.h"

@@ -2129,6 +2129,9 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_keyvalue.h               numbers with units as texts, and texts of such words
  *     coll_tuning.h                 link numbers for the cost model, as text and in a file
  *     coll_transport_registry.h     opening transports: settings and results
+ *   core/membership/                who continues after a failure: state machines without sockets, threads, clocks or memory
+ *     coll_decision.h               quorum, decisions, and their notes as bytes
+ *     coll_consensus.h              how the members of a world decide: Paxos
  *   core/engine/                    communicators, requests, and their progress
  *     coll_topology.h               ranks grouped by host
  *     coll_comm.h                   sessions, communicators, orders, requests; fingerprints
@@ -3137,21 +3140,6 @@ COLL_API const char *coll_status_text(coll_status status)
 #undef COLL__STATUS_CASE
     }
     return "unknown status";
-}
-
-/* Are `there` of `count` ranks a quorum?  More than half of them are, or exactly half with the first rank. */
-static COLL__UNUSED bool coll__is_enough(int there, bool has_first, int count)
-{
-    return 2 * there > count || (2 * there == count && has_first);
-}
-
-/* Are the marked ranks a quorum? */
-static COLL__UNUSED bool coll__is_quorum(const unsigned char *is_there, int count)
-{
-    int there = 0;
-
-    for (int i = 0; i < count; i++) there += is_there[i] != 0;
-    return coll__is_enough(there, is_there[0], count);
 }
 
 /* ---- >>bytes: numbers in messages, least significant byte first ---- */
@@ -11015,6 +11003,648 @@ static void coll__opened_at(coll__opened *o, int local_rank, int local_size)
 static coll__log coll__log_of(const coll_config *c) { return (coll__log){ c->log_level, c->log, c->log_context }; }
 
 #endif /* COLL_TRANSPORT_REGISTRY_H */
+/* ---- core/membership/coll_decision.h ---- */
+/* coll_decision.h - what the members of a world decide together: the quorum, the outcome, and the notes as bytes.
+ *
+ * The members of a world have places: 0 to count - 1.  They make decisions one after the other; each has a number, its slot.
+ *
+ *     go on     these members continue in the next world; the others are given up.  The last decision of a world
+ *     flags     the bitwise AND of the flags of these members; the others have failed
+ *
+ * Bytes of a note, little endian:
+ *
+ *     0 kind   1 kind of the decision   4 slot   8 ballot   16 promised   24 flags   32 flags of the note itself
+ *
+ *     40 the members: a bit for each place
+ *
+ * The members and the flags at 24 are those of the decision; a note without one ends at 40. */
+#ifndef COLL_DECISION_H
+#define COLL_DECISION_H
+
+
+/* ---- >>sets of places: a bit for each ---- */
+
+static inline size_t coll__places_length(int count) { return ((size_t)count + 7) / 8; }
+static inline bool coll__place_in(const unsigned char *set, int place) { return set[place / 8] >> place % 8 & 1; }
+static inline void coll__place_set(unsigned char *set, int place, bool is_in)
+{
+    const unsigned bit = 1u << place % 8;
+    set[place / 8] = (unsigned char)(is_in ? set[place / 8] | bit : set[place / 8] & ~bit);
+}
+
+static inline int coll__places_in(const unsigned char *set, int count)
+{
+    int there = 0;
+
+    for (int i = 0; i < count; i++) there += coll__place_in(set, i);
+    return there;
+}
+
+/* ---- >>quorum ---- */
+
+/* A member weighs 2, and the first one 3.  A quorum has more than half of the weight: more than half of the members, or exactly
+ * half with the first. */
+enum { COLL__WEIGHT = 2, COLL__WEIGHT_FIRST = 3 };
+
+static inline bool coll__is_enough_weight(int weight, int all) { return 2 * weight > all; }
+
+/* Are `there` of `count` members a quorum? */
+static inline bool coll__is_enough(int there, bool has_first, int count)
+{
+    return coll__is_enough_weight(COLL__WEIGHT * there + has_first, COLL__WEIGHT * count + 1);
+}
+
+static inline bool coll__places_are_enough(const unsigned char *set, int count)
+{
+    return coll__is_enough(coll__places_in(set, count), coll__place_in(set, 0), count);
+}
+
+/* Are the marked ranks a quorum? */
+static COLL__UNUSED bool coll__is_quorum(const unsigned char *is_there, int count)
+{
+    int there = 0;
+
+    for (int i = 0; i < count; i++) there += is_there[i] != 0;
+    return coll__is_enough(there, is_there[0], count);
+}
+
+/* ---- >>the outcome ---- */
+
+/* The ranks that go on: those of the places in `set`, which contains `me`. */
+static COLL__UNUSED void coll__survivors_in(const unsigned char *set, const int *ranks, int count, int me, coll_survivors *out)
+{
+    out->count = 0;
+    for (int i = 0; i < count; i++) {
+        if (!coll__place_in(set, i)) continue;
+        if (i == me) out->rank = out->count;
+        out->ranks[out->count++] = ranks[i];
+    }
+}
+
+static COLL__UNUSED coll_status coll__failed_too_few(coll_failure *failure, int there, int count)
+{
+    return coll__set_failure(failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: a quorum is more than half of them, or "
+                             "half with the first", there, count);
+}
+
+static COLL__UNUSED coll_status coll__failed_given_up(coll_failure *failure)
+{
+    return coll__set_failure(failure, COLL_ERR_PEER, -1, "the others have given this rank up");
+}
+
+/* ---- >>notes ---- */
+
+typedef enum coll__member_note_kind {
+    COLL__NOTE_NONE,
+    COLL__NOTE_PREPARE,                           /* accept nothing below this ballot                         */
+    COLL__NOTE_HOLD,                              /* the sender's promise, and what it has accepted last      */
+    COLL__NOTE_PROPOSE,                           /* accept this decision                                     */
+    COLL__NOTE_DECIDED,                           /* this is the decision of the slot                         */
+    COLL__NOTE_PING,                              /* answer with a hold                                       */
+    COLL__NOTE_TOO_FEW,                           /* the proposer has given up: no quorum; flags: how many    */
+    COLL__NOTE_LIMIT
+} coll__member_note_kind;
+
+typedef enum coll__decision_kind { COLL__DECIDES_NOTHING, COLL__DECIDES_GO_ON, COLL__DECIDES_FLAGS } coll__decision_kind;
+
+typedef struct coll__decision {
+    coll__decision_kind kind;
+    uint64_t       flags;
+    unsigned char *members;                       /* a bit for each place                                     */
+} coll__decision;
+
+typedef struct coll__member_note {
+    coll__member_note_kind kind;
+    uint32_t slot;
+    uint64_t ballot, promised;                    /* ballot: of the decision in it; 0: none                   */
+    uint64_t flags;                               /* of a hold: its sender's; too few: how many were there    */
+    coll__decision decision;                      /* its members are in the bytes that were read              */
+} coll__member_note;
+
+enum { COLL__NOTE_HEAD = 40 };
+
+/* The longest note of a world of `count` members. */
+static inline size_t coll__member_note_most(int count) { return COLL__NOTE_HEAD + coll__places_length(count); }
+
+static inline bool coll__member_note_has_decision(coll__member_note_kind kind, uint64_t ballot)
+{
+    return kind == COLL__NOTE_PROPOSE || kind == COLL__NOTE_DECIDED || (kind == COLL__NOTE_HOLD && ballot > 0);
+}
+
+/* Writes a note; returns its length. */
+static size_t coll__member_note_write(unsigned char *to, const coll__member_note *n, int count)
+{
+    const bool has_decision = coll__member_note_has_decision(n->kind, n->ballot);
+
+    memset(to, 0, COLL__NOTE_HEAD);
+    to[0] = (unsigned char)n->kind;
+    to[1] = has_decision ? (unsigned char)n->decision.kind : 0;
+    coll__put32(to + 4, n->slot);
+    coll__put64(to + 8, n->ballot);
+    coll__put64(to + 16, n->promised);
+    coll__put64(to + 24, has_decision ? n->decision.flags : 0);
+    coll__put64(to + 32, n->flags);
+    if (!has_decision) return COLL__NOTE_HEAD;
+    memcpy(to + COLL__NOTE_HEAD, n->decision.members, coll__places_length(count));
+    return coll__member_note_most(count);
+}
+
+/* Reads a note of `length` bytes, which must stay while it is used.  Returns false: it is not valid in this world. */
+static bool coll__member_note_read(coll__member_note *n, const unsigned char *from, size_t length, int count)
+{
+    if (length < COLL__NOTE_HEAD || from[0] == COLL__NOTE_NONE || from[0] >= COLL__NOTE_LIMIT || from[2] || from[3]) return false;
+    n->kind = (coll__member_note_kind)from[0];
+    n->slot = coll__get32(from + 4);
+    n->ballot = coll__get64(from + 8);
+    n->promised = coll__get64(from + 16);
+    n->flags = coll__get64(from + 32);
+    n->decision = (coll__decision){ (coll__decision_kind)from[1], coll__get64(from + 24), NULL };
+    if (!coll__member_note_has_decision(n->kind, n->ballot)) return from[1] == 0 && length == COLL__NOTE_HEAD;
+    if (from[1] != COLL__DECIDES_GO_ON && from[1] != COLL__DECIDES_FLAGS) return false;
+    n->decision.members = (unsigned char *)(uintptr_t)from + COLL__NOTE_HEAD;
+    const int spare = (int)(8 * coll__places_length(count)) - count;
+    return length == coll__member_note_most(count) && n->decision.members[coll__places_length(count) - 1] >> (8 - spare) == 0;
+}
+
+#endif /* COLL_DECISION_H */
+/* ---- coll_impl.h, continued ---- */
+#if COLL__HAS_SIM || COLL__HAS_TCP
+/* ---- core/membership/coll_consensus.h ---- */
+/* coll_consensus.h - how the members of a world make their decisions, one after the other: single-decree Paxos for each slot.
+ *
+ * Lamport, The Part-Time Parliament, 1998.  This is a state machine without socket, thread, clock, or memory of its own.  The
+ * caller passes each event to it (up, down, lost, note, tick), and then reads which lines it wants and what to send on them.
+ *
+ *     member                  proposer
+ *     hold (slot) ->                      announces itself: it has begun this slot
+ *                          <- prepare (base)          accept no proposal below base from any member
+ *     hold (accepted, base) ->            promise, with what it has accepted last, and its flags
+ *                          <- ping        repeated: a sign of life, to be answered with a hold
+ *                          <- propose (ballot)
+ *     hold (ballot, base) ->              accepted
+ *                          <- decided     once all members that are there have accepted; or too few
+ *
+ * The proposer is the first member that is neither lost nor late in a member's own view.  Different views only cost time: a
+ * member that learns of an earlier proposer follows it, also if it was a proposer itself, unless it has a quorum.  A ballot is
+ * a round, the place of its proposer, and a count.  A proposer needs a quorum of all members.  It proposes what one of them has
+ * accepted, that of the highest ballot, for that may be decided.  Only the proposer that counts its own acceptances decides.
+ * So it may replace its own proposal at the next ballot as long as one is missing.
+ *
+ * All that a member must remember is kept between operations that fail and are begun again: its promise and what it has accepted.
+ * A member is lost if it refuses connections or has left, and late if it gives no sign for `grace`.  With a quorum late members
+ * are not waited for.  A member that a decision leaves out is given up, for ever.
+ *
+ * Notes of an earlier slot are answered with its decision.  Notes are not queued: what to send follows from the state when
+ * a line can take it.  Cost: 3 notes to and from each member. */
+#ifndef COLL_CONSENSUS_H
+#define COLL_CONSENSUS_H
+
+
+enum { COLL__CONSENSUS_SIGNS = 8 };               /* signs of life per grace                                  */
+
+typedef enum coll__consensus_role {
+    COLL__CONSENSUS_IDLE,                         /* nothing is under way; the slot may be open               */
+    COLL__CONSENSUS_FOLLOWS, COLL__CONSENSUS_PROPOSES,
+    COLL__CONSENSUS_DECIDED,                      /* in `past`                                                */
+    COLL__CONSENSUS_TOO_FEW,                      /* the slot stays open: begin it again                      */
+    COLL__CONSENSUS_GIVEN_UP                      /* the others have decided without this member              */
+} coll__consensus_role;
+
+/* What a member knows of another one. */
+typedef struct coll__consensus_place {
+    bool     is_up;                               /* the line to it                                           */
+    bool     is_there;                            /* proposer: it has promised `base`                         */
+    bool     is_lost, is_late;
+    bool     is_suspect;                          /* declared dead by another member, perhaps wrongly         */
+    bool     has_failed;                          /* a decision has left it out                               */
+    bool     owes_hold, owes_decision, owes_refusal, owes_ping;       /* what is to be said to it             */
+    bool     is_asked;                            /* proposer: it was sent the prepare of `base`              */
+    uint64_t asked, holds;                        /* proposer: the last proposal sent to it; accepted by it   */
+    uint64_t flags;                               /* proposer: told by it                                     */
+    int64_t  silent_since;                        /* since when an answer is missing; 0: none is              */
+} coll__consensus_place;
+
+typedef struct coll__consensus {
+    int      count, me;
+    coll__consensus_role role;
+    uint32_t slot;                                /* of the next decision                                     */
+    uint64_t promised, ballot;                    /* it accepts nothing below; of `held`, 0: none             */
+    bool     is_bound;                            /* `held` is from another proposer                          */
+    coll__decision held, past;                    /* the last accepted or own proposal; the last decision, of the slot before */
+    coll__decision_kind kind;                     /* of the operation under way                               */
+    uint64_t flags;
+    int      proposer;                            /* the one that it follows                                  */
+    uint64_t base;                                /* of this proposer; promised by all that are there         */
+    bool     is_time;                             /* it proposes                                              */
+    int      counted;                             /* proposer, and too few: how many were there               */
+    int64_t  grace, began, until, deadline, ping_at, heard_at;        /* heard_at: from the proposer          */
+    coll__consensus_place *places;
+} coll__consensus;
+
+/* ---- >>open ---- */
+
+static inline size_t coll__consensus_memory(int count)
+{
+    return coll__round_up((size_t)count * sizeof(coll__consensus_place), sizeof(uint64_t)) + 2 * coll__places_length(count);
+}
+
+/* `memory` has coll__consensus_memory(count) bytes, which are 0. */
+static void coll__consensus_open(coll__consensus *c, void *memory, int count, int me)
+{
+    unsigned char *const sets = (unsigned char *)memory
+                              + coll__round_up((size_t)count * sizeof(coll__consensus_place), sizeof(uint64_t));
+
+    *c = (coll__consensus){ .count = count, .me = me, .slot = 1, .places = (coll__consensus_place *)memory };
+    c->held.members = sets;
+    c->past.members = sets + coll__places_length(count);
+}
+
+static inline bool coll__consensus_is_busy(const coll__consensus *c)
+{
+    return c->role == COLL__CONSENSUS_FOLLOWS || c->role == COLL__CONSENSUS_PROPOSES;
+}
+
+/* Nothing can be begun any more. */
+static inline bool coll__consensus_is_over(const coll__consensus *c)
+{
+    return c->role == COLL__CONSENSUS_GIVEN_UP
+        || (c->role == COLL__CONSENSUS_DECIDED && c->past.kind == COLL__DECIDES_GO_ON);
+}
+
+static inline void coll__decision_copy(const coll__consensus *c, coll__decision *to, const coll__decision *from)
+{
+    to->kind = from->kind;
+    to->flags = from->flags;
+    memmove(to->members, from->members, coll__places_length(c->count));
+}
+
+/* ---- >>views ---- */
+
+static int coll__consensus_there(const coll__consensus *c, bool *is_quorum)
+{
+    int there = 0;
+
+    for (int i = 0; i < c->count; i++) there += c->places[i].is_there;
+    *is_quorum = coll__is_enough(there, c->places[0].is_there, c->count);
+    return there;
+}
+
+/* Can those that are not lost be a quorum? */
+static bool coll__consensus_may_be_enough(const coll__consensus *c)
+{
+    int most = 0;
+
+    for (int i = 0; i < c->count; i++) most += i == c->me || !(c->places[i].is_lost || c->places[i].has_failed);
+    return coll__is_enough(most, c->me == 0 || !(c->places[0].is_lost || c->places[0].has_failed), c->count);
+}
+
+static int coll__consensus_first(const coll__consensus *c)
+{
+    int i = 0;
+
+    while (i < c->me && (c->places[i].is_lost || c->places[i].is_late || c->places[i].has_failed)) i++;
+    return i;
+}
+
+/* Until when a sign of life may be missing.  Near the deadline two missing signs are enough. */
+static int64_t coll__consensus_timeout(const coll__consensus *c, int64_t since)
+{
+    const int64_t two_signs = since + 2 * c->grace / COLL__CONSENSUS_SIGNS;
+    const int64_t last = two_signs > c->deadline ? two_signs : c->deadline;
+
+    return since + c->grace < last ? since + c->grace : last;
+}
+
+/* ---- >>roles ---- */
+
+/* A round above all known promises: all are asked again. */
+static void coll__consensus_raise(coll__consensus *c, uint64_t promised)
+{
+    c->base = c->promised = ((promised >> 48) + 1) << 48 | (uint64_t)c->me << 32;
+    c->is_time = false;
+    for (int i = 0; i < c->count; i++) {
+        coll__consensus_place *const p = &c->places[i];
+        p->is_there = i == c->me;
+        p->is_asked = false;
+        p->asked = p->holds = 0;
+    }
+}
+
+static void coll__consensus_seek(coll__consensus *c, int64_t now)
+{
+    const int first = coll__consensus_first(c);
+
+    c->base = 0;
+    c->is_time = false;
+    for (int i = 0; i < c->count; i++) c->places[i].is_there = false;
+    if (first < c->me) {
+        c->role = COLL__CONSENSUS_FOLLOWS;
+        c->proposer = first;
+        c->heard_at = now;
+        c->places[first].owes_hold = true;
+        return;
+    }
+    c->role = COLL__CONSENSUS_PROPOSES;
+    c->began = c->ping_at = now;
+    c->until = c->deadline;
+    c->counted = 0;
+    c->places[c->me].flags = c->flags;
+    for (int i = 0; i < c->count; i++) c->places[i].silent_since = 0;
+    coll__consensus_raise(c, c->promised);
+}
+
+/* Begin the operation of the open slot, or begin it again after an error. */
+static void coll__consensus_begin(coll__consensus *c, coll__decision_kind kind, uint64_t flags, int64_t now, int64_t grace,
+                                  int64_t deadline)
+{
+    if (coll__consensus_is_over(c)) return;
+    c->kind = kind;
+    c->flags = flags;
+    c->grace = grace;
+    c->deadline = deadline;
+    for (int i = 0; i < c->count; i++) {
+        coll__consensus_place *const p = &c->places[i];
+        p->is_lost = p->is_late = p->owes_refusal = false;
+        p->silent_since = 0;
+    }
+    coll__consensus_seek(c, now);
+}
+
+static void coll__consensus_decide(coll__consensus *c, const coll__decision *decision)
+{
+    const bool goes_on = coll__place_in(decision->members, c->me);
+
+    coll__decision_copy(c, &c->past, decision);
+    c->slot++;
+    c->promised = c->ballot = 0;
+    c->is_bound = false;
+    for (int i = 0; i < c->count; i++) {
+        coll__consensus_place *const p = &c->places[i];
+        if (c->role == COLL__CONSENSUS_PROPOSES && i != c->me) p->owes_decision = true;
+        if (!coll__place_in(c->past.members, i)) p->has_failed = true;
+        p->owes_hold = p->owes_ping = p->is_there = false;
+    }
+    c->role = goes_on ? COLL__CONSENSUS_DECIDED : COLL__CONSENSUS_GIVEN_UP;
+}
+
+/* Accept a proposal instead of an earlier one. */
+static void coll__consensus_accept(coll__consensus *c, uint64_t ballot, const coll__decision *decision)
+{
+    if (ballot <= c->ballot) return;
+    c->ballot = ballot;
+    c->is_bound = true;
+    coll__decision_copy(c, &c->held, decision);
+}
+
+/* ---- >>what happens ---- */
+
+static void coll__consensus_up(coll__consensus *c, int place)
+{
+    coll__consensus_place *const p = &c->places[place];
+
+    p->is_up = true;
+    p->is_lost = p->is_there = p->is_asked = false;
+    p->asked = p->holds = 0;
+    p->silent_since = 0;
+    if (c->role == COLL__CONSENSUS_FOLLOWS && place == c->proposer) p->owes_hold = true;
+}
+
+static void coll__consensus_down(coll__consensus *c, int place)
+{
+    coll__consensus_up(c, place);
+    c->places[place].is_up = false;
+}
+
+/* It refuses connections at all its addresses, or has left, or the failure detector has declared it dead. */
+static void coll__consensus_lost(coll__consensus *c, int place)
+{
+    if (place != c->me) c->places[place].is_lost = !c->places[place].is_up;
+}
+
+/* Another member says that it is dead. */
+static COLL__UNUSED void coll__consensus_suspect(coll__consensus *c, int place)
+{
+    if (place != c->me && !c->places[place].is_suspect) c->places[place].is_suspect = c->places[place].is_late = true;
+}
+
+/* A hold for this proposer. */
+static void coll__consensus_heard(coll__consensus *c, coll__consensus_place *p, const coll__member_note *n)
+{
+    if (n->promised > c->base) coll__consensus_raise(c, n->promised);
+    if (n->promised < c->base) {                  /* an answer to an earlier prepare, or to none              */
+        p->is_asked = false;
+        return;
+    }
+    p->holds = n->ballot;
+    if (n->ballot != p->asked) p->asked = 0;      /* it followed another one when it was sent the proposal    */
+    p->flags = n->flags;
+    if (!p->is_there && n->ballot > 0) coll__consensus_accept(c, n->ballot, &n->decision);
+    p->is_there = true;
+}
+
+/* A prepare, a proposal or a ping of the proposer that it follows. */
+static void coll__consensus_answer(coll__consensus *c, int place, const coll__member_note *n, int64_t now)
+{
+    c->heard_at = now;
+    c->places[place].owes_hold = true;
+    if (n->kind == COLL__NOTE_PING || n->ballot < c->promised) return;
+    c->promised = n->kind == COLL__NOTE_PREPARE ? n->ballot : c->promised;
+    if (n->kind == COLL__NOTE_PROPOSE) coll__consensus_accept(c, n->ballot, &n->decision);
+}
+
+/* A note of this slot. */
+static void coll__consensus_read(coll__consensus *c, int place, const coll__member_note *n, int64_t now)
+{
+    coll__consensus_place *const p = &c->places[place];
+    const bool is_call = n->kind == COLL__NOTE_PREPARE || n->kind == COLL__NOTE_PROPOSE || n->kind == COLL__NOTE_PING;
+    bool is_quorum;
+
+    if (n->kind == COLL__NOTE_DECIDED) {
+        coll__consensus_decide(c, &n->decision);
+        return;
+    }
+    if (!coll__consensus_is_busy(c)) return;
+    p->is_lost = p->is_late = false;
+    if (c->role == COLL__CONSENSUS_PROPOSES) {
+        (void)coll__consensus_there(c, &is_quorum);
+        if (n->kind == COLL__NOTE_HOLD) coll__consensus_heard(c, p, n);
+        if (!is_call || place > c->me || is_quorum) return;
+    }
+    if (is_call && coll__consensus_first(c) < (c->role == COLL__CONSENSUS_FOLLOWS ? c->proposer : c->me))
+        coll__consensus_seek(c, now);
+    if (c->role != COLL__CONSENSUS_FOLLOWS || place != c->proposer) return;
+    if (is_call) coll__consensus_answer(c, place, n, now);
+    if (n->kind != COLL__NOTE_TOO_FEW) return;
+    c->role = COLL__CONSENSUS_TOO_FEW;
+    c->counted = (int)coll__least(n->flags, (uint64_t)c->count);
+}
+
+/* A note from this place.  Returns false: it is not valid, and the line must be closed. */
+static bool coll__consensus_note(coll__consensus *c, int place, const unsigned char *bytes, size_t length, int64_t now)
+{
+    coll__consensus_place *const p = &c->places[place];
+    coll__member_note n;
+
+    if (place == c->me || !coll__member_note_read(&n, bytes, length, c->count)) return false;
+    p->silent_since = 0;
+    if (n.slot < c->slot || p->has_failed) {
+        if (n.kind != COLL__NOTE_DECIDED && n.kind != COLL__NOTE_TOO_FEW) p->owes_decision = true;
+    } else if (n.slot == c->slot) {
+        coll__consensus_read(c, place, &n, now);
+    } else if (n.kind == COLL__NOTE_DECIDED && !coll__place_in(n.decision.members, c->me)) {
+        c->role = COLL__CONSENSUS_GIVEN_UP;
+    } else {
+        p->owes_hold = true;                      /* it knows the decision of this slot, and then tells it    */
+    }
+    return true;
+}
+
+/* ---- >>time ---- */
+
+/* Make the proposal, or replace the own one if those that are there have changed.  Decide if all have accepted it. */
+static void coll__consensus_propose(coll__consensus *c)
+{
+    bool is_same = c->held.kind == c->kind, is_accepted = true;
+    uint64_t flags = ~UINT64_C(0);
+
+    for (int i = 0; i < c->count; i++) {
+        const coll__consensus_place *const p = &c->places[i];
+        if (p->is_there) flags &= p->flags;
+        is_same = is_same && p->is_there == coll__place_in(c->held.members, i);
+    }
+    is_same = is_same && c->held.flags == flags;
+    if (c->ballot < c->base || (!c->is_bound && !is_same)) {
+        c->ballot = c->ballot < c->base ? c->base : c->ballot + 1;
+        for (int i = 0; i < c->count && !c->is_bound; i++) coll__place_set(c->held.members, i, c->places[i].is_there);
+        if (!c->is_bound) c->held.kind = c->kind, c->held.flags = flags;
+    }
+    for (int i = 0; i < c->count; i++)
+        if (i != c->me && c->places[i].is_there && c->places[i].holds != c->ballot) is_accepted = false;
+    if (is_accepted) coll__consensus_decide(c, &c->held);
+}
+
+/* Those that may still come.  Without a quorum late members are waited for, but one that another member has declared dead, and
+ * that gives no sign. */
+static int coll__consensus_open_places(const coll__consensus *c, bool is_enough, int64_t now)
+{
+    const bool has_waited = now - c->began > c->grace;
+    int open = 0;
+
+    for (int i = 0; i < c->count; i++) {
+        const coll__consensus_place *const p = &c->places[i];
+        const bool may_come = !p->is_late || !(is_enough || (p->is_suspect && has_waited));
+        open += !p->is_there && !p->is_lost && !p->has_failed && may_come;
+    }
+    return open;
+}
+
+static void coll__consensus_count(coll__consensus *c, int64_t now)
+{
+    bool is_enough;
+    const int there = coll__consensus_there(c, &is_enough), open = coll__consensus_open_places(c, is_enough, now);
+
+    if (!is_enough) c->until = coll__consensus_may_be_enough(c) ? c->deadline : c->began + c->grace;
+    else if (there != c->counted || c->until == c->deadline) c->until = now + c->grace;
+    if (c->until > c->deadline) c->until = c->deadline;
+    c->counted = there;
+    c->is_time = open == 0 || now >= c->until;
+    if (c->is_time && is_enough) {
+        coll__consensus_propose(c);
+    } else if (c->is_time) {
+        c->role = COLL__CONSENSUS_TOO_FEW;
+        for (int i = 0; i < c->count; i++) c->places[i].owes_refusal = c->places[i].is_there && i != c->me;
+    }
+}
+
+static void coll__consensus_tick(coll__consensus *c, int64_t now)
+{
+    if (c->role == COLL__CONSENSUS_FOLLOWS) {
+        if (now > coll__consensus_timeout(c, c->heard_at)) c->places[c->proposer].is_late = true;
+        if (coll__consensus_first(c) != c->proposer) coll__consensus_seek(c, now);
+    }
+    if (c->role != COLL__CONSENSUS_PROPOSES) return;
+    const bool is_ping = now >= c->ping_at;
+    if (is_ping) c->ping_at = now + c->grace / COLL__CONSENSUS_SIGNS;
+    for (int i = 0; i < c->count; i++) {
+        coll__consensus_place *const p = &c->places[i];
+        if (p->silent_since && now > coll__consensus_timeout(c, p->silent_since)) {
+            p->is_there = p->is_asked = false;
+            p->is_late = true;
+            p->silent_since = 0;
+        }
+        p->owes_ping |= is_ping && p->is_there && i != c->me;
+    }
+    coll__consensus_count(c, now);
+}
+
+/* When the next tick is due; 0: never. */
+static int64_t coll__consensus_next(const coll__consensus *c)
+{
+    if (c->role == COLL__CONSENSUS_FOLLOWS) return coll__consensus_timeout(c, c->heard_at) + 1;
+    if (c->role != COLL__CONSENSUS_PROPOSES) return 0;
+    int64_t next = !c->is_time && c->until < c->ping_at ? c->until : c->ping_at;
+    for (int i = 0; i < c->count; i++) {
+        const int64_t since = c->places[i].silent_since, late = since ? coll__consensus_timeout(c, since) + 1 : next;
+        if (late < next) next = late;
+    }
+    return next;
+}
+
+/* ---- >>what to do ---- */
+
+/* Returns whether the line to this place is needed: call it if it is down. */
+static COLL__UNUSED bool coll__consensus_wants(const coll__consensus *c, int place)
+{
+    const coll__consensus_place *const p = &c->places[place];
+
+    if (place == c->me || p->has_failed || p->is_lost) return false;
+    return c->role == COLL__CONSENSUS_PROPOSES || (c->role == COLL__CONSENSUS_FOLLOWS && place == c->proposer);
+}
+
+/* What a proposer has to say to a member; COLL__NOTE_NONE: nothing. */
+static coll__member_note_kind coll__consensus_demand(coll__consensus *c, coll__consensus_place *p)
+{
+    if (c->role != COLL__CONSENSUS_PROPOSES || p->has_failed) return COLL__NOTE_NONE;
+    if (!p->is_asked) {
+        p->is_asked = true;
+        return COLL__NOTE_PREPARE;
+    }
+    if (c->is_time && p->is_there && p->asked != c->ballot) {
+        p->asked = c->ballot;
+        return COLL__NOTE_PROPOSE;
+    }
+    return p->owes_ping ? COLL__NOTE_PING : COLL__NOTE_NONE;
+}
+
+/* The next note for a line that can take one: its length, at most coll__member_note_most(count); 0: nothing now. */
+static size_t coll__consensus_say(coll__consensus *c, int place, unsigned char *to, int64_t now)
+{
+    coll__consensus_place *const p = &c->places[place];
+    coll__member_note n = { .slot = c->slot };
+
+    if (place == c->me || !p->is_up) return 0;
+    if (p->owes_decision && c->slot > 1) {
+        n = (coll__member_note){ .kind = COLL__NOTE_DECIDED, .slot = c->slot - 1, .decision = c->past };
+        p->owes_decision = false;
+    } else if (p->owes_refusal) {
+        n.kind = COLL__NOTE_TOO_FEW;
+        n.flags = (uint64_t)c->counted;
+        p->owes_refusal = false;
+    } else if ((n.kind = coll__consensus_demand(c, p)) != COLL__NOTE_NONE) {
+        n.ballot = n.kind == COLL__NOTE_PROPOSE ? c->ballot : c->base;
+        n.decision = c->held;
+        p->owes_ping = false;
+        if (!p->silent_since) p->silent_since = now;
+    } else if (p->owes_hold) {
+        n = (coll__member_note){ COLL__NOTE_HOLD, c->slot, c->ballot, c->promised, c->flags, c->held };
+        p->owes_hold = false;
+    }
+    return n.kind != COLL__NOTE_NONE ? coll__member_note_write(to, &n, c->count) : 0;
+}
+
+#endif /* COLL_CONSENSUS_H */
+/* ---- coll_impl.h, continued ---- */
+#endif
 /* ---- core/engine/coll_topology.h ---- */
 /* coll_topology.h - groups ranks by host, or by site.  Input: host numbers; output: ranks, host by host.  Below, "host" also
  * means "site".
@@ -23990,7 +24620,7 @@ typedef struct coll__migration {
     int            first;                         /* number of the new domain's first rank                    */
     int            count, users;                  /* users: ranks that have joined and not finished           */
     int           *ranks;                         /* behind this struct                                       */
-    unsigned char *is_there;                      /* by index in the list; behind that                        */
+    unsigned char *there;                         /* places in the list that have joined; behind that         */
     bool           is_decided;
     coll__domain     *fresh;                      /* NULL, once decided: no quorum, or no memory              */
 } coll__migration;
@@ -24002,13 +24632,14 @@ static coll__migration *coll__migration_find(coll__domain *domain, const int *ra
     const size_t length = (size_t)count * sizeof *ranks;
 
     for (coll__migration *e = domain->migrations; e; e = e->next)
-        if (!e->is_decided && e->count == count && !memcmp(e->ranks, ranks, length) && !e->is_there[me]) return e;
-    coll__migration *e = (coll__migration *)coll__allocate(coll__like(domain), sizeof *e + length + (size_t)count);
+        if (!e->is_decided && e->count == count && !memcmp(e->ranks, ranks, length) && !coll__place_in(e->there, me))
+            return e;
+    coll__migration *e = (coll__migration *)coll__allocate(coll__like(domain), sizeof *e + length + coll__places_length(count));
     if (!e) return NULL;
     e->first = first;
     e->count = count;
     e->ranks = (int *)(void *)(e + 1);
-    e->is_there = (unsigned char *)(e->ranks + count);
+    e->there = (unsigned char *)(e->ranks + count);
     memcpy(e->ranks, ranks, length);
     e->next = domain->migrations;
     domain->migrations = e;
@@ -24019,17 +24650,16 @@ static coll__migration *coll__migration_find(coll__domain *domain, const int *ra
 static void coll__migration_decide(const coll__thread *thread, coll__migration *e, bool is_late)
 {
     coll__domain *domain = thread->domain;
-    int there = 0;
+    const int there = coll__places_in(e->there, e->count);
     bool is_complete = true;
 
     for (int i = 0; i < e->count; i++) {
-        there += e->is_there[i];
         const bool has_left = __atomic_load_n(&coll__rank_slot_of(domain, e->ranks[i])->has_left, __ATOMIC_ACQUIRE);
-        if (!e->is_there[i] && !has_left) is_complete = false;
+        if (!coll__place_in(e->there, i) && !has_left) is_complete = false;
     }
     if (e->is_decided || (!is_complete && !is_late)) return;
     e->is_decided = true;
-    if (coll__is_quorum(e->is_there, e->count))
+    if (coll__places_are_enough(e->there, e->count))
         e->fresh = coll__domain_open(coll__like(domain), e->first, there,
                                      there > coll__processors() || (domain->has_doorbells && domain->is_crowded));
     for (int i = 0; e->fresh && i < there; i++) coll__domain_rank_slots(e->fresh)[i].doorbell = coll__no_doorbell;
@@ -24040,14 +24670,8 @@ static void coll__migration_decide(const coll__thread *thread, coll__migration *
 
 static coll_status coll__migration_enter(coll__migration *e, int me, coll_survivors *out, coll_failure *failure)
 {
-    out->count = 0;
-    for (int i = 0; i < e->count; i++) {
-        if (i == me) out->rank = out->count;
-        if (e->is_there[i]) out->ranks[out->count++] = e->ranks[i];
-    }
-    if (!coll__is_quorum(e->is_there, e->count))
-        return coll__set_failure(failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them", out->count,
-                                 e->count);
+    coll__survivors_in(e->there, e->ranks, e->count, me, out);
+    if (!coll__places_are_enough(e->there, e->count)) return coll__failed_too_few(failure, out->count, e->count);
     coll__thread *thread = e->fresh ? coll__thread_open(coll__like(e), e->fresh, e->first + out->rank) : NULL;
     if (!thread) return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
     out->context = thread;
@@ -24070,7 +24694,7 @@ static coll_status coll__migration_run(coll__thread *thread, const int *ranks, i
     while (ranks[me] != thread->rank) me++;
     pthread_mutex_lock(&domain->lock);
     coll__migration *e = coll__migration_find(domain, ranks, count, me, first);
-    if (e) e->is_there[me] = 1, e->users++;
+    if (e) coll__place_set(e->there, me, true), e->users++;
     __atomic_add_fetch(&domain->sleepers, 1, __ATOMIC_SEQ_CST);   /* a leaving rank then rings the doorbell   */
     while (e && !e->is_decided) {
         const uint32_t seen = __atomic_load_n(&domain->doorbell, __ATOMIC_SEQ_CST);
@@ -24436,6 +25060,7 @@ static const coll__transport_row coll__alone_row = { .traits = COLL__WHEN_NAMED 
  *   tcp/coll_tcp_shm_pipe.h     a pipe through shared memory, between processes of one host
  *   tcp/coll_tcp_shm_segment.h       a segment that other ranks of this host may map
  *   tcp/coll_tcp_handshake.h      the handshake of every connection
+ *   tcp/coll_tcp_dial.h       connecting to a rank: the connect and the handshake
  *   tcp/coll_tcp_stream.h     queues of messages over a pipe
  *   tcp/coll_tcp_lanes.h      a stream over several connections
  *   tcp/coll_tcp_io.h         poll and io_uring
@@ -24718,8 +25343,8 @@ static void coll__holder_text(int port, char *text, size_t room)
 /* coll_tcp_watch.h - descriptors watched beside the transfers: listener, handshakes, control connections, doorbell.
  *
  * Each has a tag that identifies it.  On Linux an epoll descriptor stands for all of them.  Elsewhere (COLL_PORTABLE) a list
- * is passed to poll each time.  The heartbeat thread may change the list while the calling thread waits; that wait misses new
- * entries, which the heartbeat thread polls itself. */
+ * is passed to poll each time, behind the transfers.  The heartbeat thread may change the list while the calling thread waits;
+ * that wait misses new entries, which the heartbeat thread polls itself. */
 #ifndef COLL_TCP_WATCH_H
 #define COLL_TCP_WATCH_H
 
@@ -24733,10 +25358,13 @@ typedef struct coll__watched { int fd; } coll__watched;       /* readable if one
 
 static const coll__watched coll__none_watched = { -1 };
 
+/* How many entries behind the transfers a wait needs. */
+static inline size_t coll__watched_room(size_t streams) { return (void)streams, 0; }
+
 /* Returns 0 or an errno. */
-static int coll__watched_open(coll__watched *w, const coll_allocator *memory)
+static int coll__watched_open(coll__watched *w, const coll_allocator *memory, size_t room)
 {
-    (void)memory;
+    (void)memory, (void)room;
     w->fd = coll__fd_above(epoll_create1(EPOLL_CLOEXEC));
     return w->fd < 0 ? errno : 0;
 }
@@ -24765,7 +25393,7 @@ static int coll__watched_look(coll__watched *w, uint64_t tags[COLL__EVENTS_AT_ON
     return count;
 }
 
-/* Wait until one of them, or one of others[1 .. count - 1], is ready; others[0] is overwritten. */
+/* Wait until one of them, or one of others[1 .. count - 1], is ready; others[0] and those from `count` on are overwritten. */
 static void coll__watched_wait(coll__watched *w, struct pollfd *others, int count, int wait_ms)
 {
     others[0] = (struct pollfd){ .fd = w->fd, .events = POLLIN };
@@ -24775,47 +25403,36 @@ static void coll__watched_wait(coll__watched *w, struct pollfd *others, int coun
 #else
 
 typedef struct coll__watched {
-    pthread_mutex_t lock;                         /* guards all but `polled`, which the waiting thread owns   */
+    pthread_mutex_t lock;                         /* guards the rest                                          */
     bool      has_lock;
-    struct pollfd *fds, *polled;
+    struct pollfd *fds;
     uint64_t *tags;
-    int       count, room, polled_room;
-    const coll_allocator *memory;
+    int       count, room;
     unsigned  turn;                               /* rotates the start of a look, for fairness                */
 } coll__watched;
 
 static const coll__watched coll__none_watched = { .count = 0 };
 
-static int coll__watched_open(coll__watched *w, const coll_allocator *memory)
+/* For each stream one that connects, a handshake and a control connection; spare handshakes, the listener, and the doorbell. */
+static inline size_t coll__watched_room(size_t streams) { return 3 * streams + 256; }
+
+static int coll__watched_open(coll__watched *w, const coll_allocator *memory, size_t room)
 {
     const int error = pthread_mutex_init(&w->lock, NULL);
 
-    w->memory = memory;
     w->has_lock = error == 0;
-    return error;
+    w->room = (int)room;
+    w->fds = (struct pollfd *)coll__take_zeros(memory, room, sizeof *w->fds);
+    w->tags = (uint64_t *)coll__take_zeros(memory, room, sizeof *w->tags);
+    return error ? error : w->fds && w->tags ? 0 : ENOMEM;
 }
 
 static void coll__watched_close(coll__watched *w)
 {
     if (w->has_lock) pthread_mutex_destroy(&w->lock);
     coll__give(w->fds);
-    coll__give(w->polled);
     coll__give(w->tags);
     memset(w, 0, sizeof *w);
-}
-
-/* Make space for one more; false: out of memory. */
-static bool coll__watched_grow(coll__watched *w)
-{
-    const int room = w->count < w->room ? w->room : w->room ? 2 * w->room : 32;
-    struct pollfd *fds = (struct pollfd *)coll__take_more(w->memory, w->fds, (size_t)room * sizeof *fds);
-    uint64_t *tags = (uint64_t *)coll__take_more(w->memory, w->tags, (size_t)room * sizeof *tags);
-
-    if (fds) w->fds = fds;
-    if (tags) w->tags = tags;
-    if (!fds || !tags) return false;
-    w->room = room;
-    return true;
 }
 
 /* Index of a descriptor; w->count: not found. */
@@ -24839,7 +25456,8 @@ static void coll__watched_add(coll__watched *w, int fd, short want, uint64_t tag
 {
     pthread_mutex_lock(&w->lock);
     const int i = coll__watched_place(w, fd);
-    if (i < w->count || w->count < w->room || coll__watched_grow(w)) {
+    COLL__ASSERT(i < w->room, "%d descriptors are watched, and one more has no room", i);
+    if (i < w->room) {
         w->fds[i] = (struct pollfd){ .fd = fd, .events = want };
         w->tags[i] = tag;
         if (i == w->count) w->count++;
@@ -24874,18 +25492,12 @@ static int coll__watched_look(coll__watched *w, uint64_t tags[COLL__EVENTS_AT_ON
 
 static void coll__watched_wait(coll__watched *w, struct pollfd *others, int count, int wait_ms)
 {
-    int n = 0;
-
+    others[0].fd = -1;
     pthread_mutex_lock(&w->lock);
-    if (w->count + count > w->polled_room) {
-        struct pollfd *more = (struct pollfd *)coll__take_more(w->memory, w->polled, (size_t)(w->room + count) * sizeof *more);
-        if (more) w->polled = more, w->polled_room = w->room + count;
-    }
-    const bool has_room = w->count + count <= w->polled_room;
-    for (; has_room && n < w->count; n++) w->polled[n] = w->fds[n];
+    memcpy(others + count, w->fds, (size_t)w->count * sizeof *others);
+    count += w->count;
     pthread_mutex_unlock(&w->lock);
-    for (int i = 1; has_room && i < count; i++) w->polled[n++] = others[i];
-    (void)poll(w->polled, (nfds_t)n, has_room || wait_ms < 1 ? wait_ms : 1);          /* out of memory: look again soon */
+    (void)poll(others, (nfds_t)count, wait_ms);
 }
 
 #endif
@@ -25301,74 +25913,54 @@ static coll__tcp_settings *coll__tcp_settings_new(const coll__settings *of, coll
 /* ---- transports/tcp/coll_tcp_wire.h ---- */
 /* coll_tcp_wire.h - the bytes of hellos, control messages and endpoints, and their parsers.  Pure functions.
  *
- * Everything has a fixed length, and numbers are little-endian.  No value sizes an allocation or indexes memory before it has
- * been checked against known limits. */
+ * Everything has a fixed length.  Numbers have the byte order that all ranks of a job have; the head of a control message is
+ * little-endian, so that a refused rank of another byte order can read why.  No structure has padding, so it has the same bytes
+ * on every machine.  No value sizes an allocation or indexes memory before it has been checked against known limits. */
 #ifndef COLL_TCP_WIRE_H
 #define COLL_TCP_WIRE_H
 
 enum {
-    COLL__WIRE_MAJOR = 4, COLL__WIRE_MINOR = 0,     /* 1: version 0.1.0; 2: 0.2.0; 4: 0.3.0                     */
-    COLL__HELLO_LENGTH = 128, COLL__CONTROL_LENGTH = 256,
-    COLL__ENDPOINT_ADDRESSES = 3, COLL__ENDPOINT_LENGTH = 132, COLL__PROCESSORS_MOST = 1 << 16,
+    COLL__WIRE_VERSION = 5,                       /* 1: version 0.1.0; 2: 0.2.0; 4: 0.3.0                     */
+    COLL__CONTROL_LENGTH = 256,
+    COLL__ENDPOINT_ADDRESSES = 3, COLL__PROCESSORS_MOST = 1 << 16,
     COLL__WORLD_LENGTH = 16, COLL__HOST_LENGTH = 16, COLL__NAME_LENGTH = 40
 };
 
-/* ---- >>hello: the first bytes on every connection, from the caller; with a key, the answer too ----
- *
- *    0 magic[8]    8 u16 major   10 u16 minor   12 u32 native order   16 world[16]   32 u32 rank   36 u32 size
- *   40 u16 purpose   42 u16 channel   44 u16 port   46 u16 to   48 host[16]   64 u32 epoch   68 u16 auth   70 zero[2]
- *   72 nonce[16]   88 u16 more lanes   90 u16 lane   92 u32 arithmetic   96 proof[32] */
+/* ---- >>hello: the first bytes on every connection, from the caller; with a key, the answer too ---- */
 
 typedef enum coll__purpose { COLL__PURPOSE_JOIN = 1, COLL__PURPOSE_DATA, COLL__PURPOSE_PROBE } coll__purpose;
 
+/* All but the last member is sent.  The first ones have these places in every version. */
 typedef struct coll__hello {
-    unsigned char world[COLL__WORLD_LENGTH], host[COLL__HOST_LENGTH], nonce[COLL__NONCE_LENGTH];
-    int rank, size;
-    int to;                                       /* the called rank                                          */
-    coll__purpose purpose;
-    int channel;                                  /* for COLL__PURPOSE_DATA                                   */
-    int port;                                     /* unused; see endpoint below                               */
-    int auth;                                     /* COLL__AUTH_...                                           */
-    int more_lanes, lane;                         /* connections to a peer minus one; index for DATA          */
+    unsigned char magic[8];
+    uint16_t version;
+    unsigned char purpose, auth;                  /* coll__purpose; COLL__AUTH_...                            */
+    uint32_t order;                               /* COLL__BYTE_ORDER                                         */
+    unsigned char world[COLL__WORLD_LENGTH];
+    int      rank, size, to, channel;             /* to: the called rank; channel: for COLL__PURPOSE_DATA     */
+    unsigned char host[COLL__HOST_LENGTH];
     uint32_t epoch;                               /* number of shrinks                                        */
     uint32_t arithmetic;                          /* coll__arithmetic; 0: IEEE 754                            */
+    int      more_lanes, lane;                    /* connections to a peer minus one; index for DATA          */
+    unsigned char nonce[COLL__NONCE_LENGTH];
+    unsigned char proof[32];
     char     why[96];                             /* error text with numbers                                  */
 } coll__hello;
 
-enum { COLL__HELLO_PROOF = 96 };                  /* its offset                                               */
+enum { COLL__HELLO_LENGTH = offsetof(coll__hello, why), COLL__HELLO_PROOF = offsetof(coll__hello, proof) };
 
 static const unsigned char coll__hello_magic[8] = { 0x89, 'C', 'O', 'L', 'L', 0x0d, 0x0a, 0x1a };
-
-static uint32_t coll__native_order(void)
-{
-    const uint32_t one = 0x01020304;
-    unsigned char bytes[4];
-
-    memcpy(bytes, &one, 4);
-    return coll__get32(bytes);
-}
+static const uint32_t coll__byte_order = 0x01020304;
 
 static void coll__hello_write(unsigned char *at, const coll__hello *hello)
 {
-    memset(at, 0, COLL__HELLO_LENGTH);
-    memcpy(at, coll__hello_magic, sizeof coll__hello_magic);
-    coll__put16(at + 8, COLL__WIRE_MAJOR);
-    coll__put16(at + 10, COLL__WIRE_MINOR);
-    coll__put32(at + 12, coll__native_order());
-    memcpy(at + 16, hello->world, COLL__WORLD_LENGTH);
-    coll__put32(at + 32, (uint32_t)hello->rank);
-    coll__put32(at + 36, (uint32_t)hello->size);
-    coll__put16(at + 40, (uint32_t)hello->purpose);
-    coll__put16(at + 42, (uint32_t)hello->channel);
-    coll__put16(at + 44, (uint32_t)hello->port);
-    coll__put16(at + 46, (uint32_t)hello->to);
-    memcpy(at + 48, hello->host, COLL__HOST_LENGTH);
-    coll__put32(at + 64, hello->epoch);
-    coll__put16(at + 68, (uint32_t)hello->auth);
-    memcpy(at + 72, hello->nonce, COLL__NONCE_LENGTH);
-    coll__put16(at + 88, (uint32_t)hello->more_lanes);
-    coll__put16(at + 90, (uint32_t)hello->lane);
-    coll__put32(at + 92, hello->arithmetic);
+    coll__hello out = *hello;
+
+    _Static_assert(COLL__HELLO_LENGTH == 128, "a hello has the same bytes on every machine");
+    memcpy(out.magic, coll__hello_magic, sizeof out.magic);
+    out.version = COLL__WIRE_VERSION;
+    out.order = coll__byte_order;
+    memcpy(at, &out, COLL__HELLO_LENGTH);
 }
 
 /* Can these first bytes be the start of a hello of any version? */
@@ -25377,58 +25969,48 @@ static bool coll__hello_may_begin(const unsigned char *at, size_t length)
     return !memcmp(at, coll__hello_magic, coll__least(length, sizeof coll__hello_magic));
 }
 
+/* What is wrong with a hello for a known world id; NULL: nothing. */
+static const char *coll__hello_fault(coll__hello *hello, const unsigned char *world, int size)
+{
+    if (!coll__hello_may_begin(hello->magic, sizeof hello->magic)) return "it does not speak this protocol";
+    if (hello->order != coll__byte_order)
+        return *(const unsigned char *)&coll__byte_order == 4 ? "its byte order is not little-endian, and here it is"
+                                                              : "its byte order is not big-endian, and here it is";
+    if (hello->version != COLL__WIRE_VERSION) {
+        coll__print(hello->why, sizeof hello->why, "it speaks version %u of this protocol, and this rank version %d",
+                    (unsigned)hello->version, COLL__WIRE_VERSION);
+        return hello->why;
+    }
+    if (hello->size != size) {
+        coll__print(hello->why, sizeof hello->why, "job size %u at rank %u, and %d at rank %d: start all ranks with one size",
+                    (unsigned)hello->size, (unsigned)hello->rank, size, hello->to);
+        return hello->why;
+    }
+    if (memcmp(hello->world, world, COLL__WORLD_LENGTH)) return "it belongs to another job (COLL_WORLD differs)";
+    if (hello->rank < 0 || hello->rank >= size) return "its rank is out of range";
+    if (hello->to < 0 || hello->to >= size) return "the rank that it calls is out of range";
+    if (hello->purpose < COLL__PURPOSE_JOIN || hello->purpose > COLL__PURPOSE_PROBE) return "its purpose is unknown";
+    if (hello->channel < 0 || hello->channel >= COLL_CHANNEL_COUNT) return "its channel is unknown";
+    if ((hello->auth & ~COLL__AUTH_CHECK) > COLL__AUTH_TLS) return "its security is unknown";
+    if (hello->more_lanes >= COLL__LANES_MOST || hello->lane < 0 || hello->lane > hello->more_lanes)
+        return "its lane is out of range";
+    return NULL;
+}
+
 /* Parse a hello for a known world id; the proof is checked elsewhere.  Returns NULL, or the error. */
 static const char *coll__hello_read(const unsigned char *at, const unsigned char *world, int size, coll__hello *hello)
 {
-    const uint32_t version = coll__get16(at + 8), count = coll__get32(at + 36);
-
     memset(hello, 0, sizeof *hello);
-    if (!coll__hello_may_begin(at, COLL__HELLO_LENGTH)) return "it does not speak this protocol";
-    if (version != COLL__WIRE_MAJOR) {
-        coll__print(hello->why, sizeof hello->why, "it speaks version %u of this protocol, and this rank version %d",
-                    (unsigned)version, COLL__WIRE_MAJOR);
-        return hello->why;
-    }
-    if (coll__get32(at + 12) != coll__native_order())
-        return coll__native_order() == 0x01020304 ? "its byte order is not little-endian, and here it is"
-                                                  : "its byte order is not big-endian, and here it is";
-    const uint32_t rank = coll__get32(at + 32), to = coll__get16(at + 46);
-    if (count != (uint32_t)size) {
-        coll__print(hello->why, sizeof hello->why, "job size %u at rank %u, and %d at rank %d: start all ranks with one size",
-                    (unsigned)count, (unsigned)rank, size, (int)to);
-        return hello->why;
-    }
-    if (memcmp(at + 16, world, COLL__WORLD_LENGTH)) return "it belongs to another job (COLL_WORLD differs)";
-    if (rank >= (uint32_t)size) return "its rank is out of range";
-    if (to >= (uint32_t)size) return "the rank that it calls is out of range";
-    const uint32_t purpose = coll__get16(at + 40), channel = coll__get16(at + 42), auth = coll__get16(at + 68);
-    if (purpose < COLL__PURPOSE_JOIN || purpose > COLL__PURPOSE_PROBE) return "its purpose is unknown";
-    if (channel >= COLL_CHANNEL_COUNT) return "its channel is unknown";
-    if ((auth & ~(uint32_t)COLL__AUTH_CHECK) > COLL__AUTH_TLS) return "its security is unknown";
-    const uint32_t more_lanes = coll__get16(at + 88), lane = coll__get16(at + 90);
-    if (more_lanes >= COLL__LANES_MOST || lane > more_lanes) return "its lane is out of range";
-    if (at[70] || at[71]) return "its hello is not well formed";
-    hello->rank = (int)rank;
-    hello->size = size;
-    hello->to = (int)to;
-    hello->purpose = (coll__purpose)purpose;
-    hello->channel = (int)channel;
-    hello->port = (int)coll__get16(at + 44);
-    hello->auth = (int)auth;
-    hello->more_lanes = (int)more_lanes;
-    hello->lane = (int)lane;
-    hello->epoch = coll__get32(at + 64);
-    hello->arithmetic = coll__get32(at + 92);
-    memcpy(hello->world, at + 16, COLL__WORLD_LENGTH);
-    memcpy(hello->host, at + 48, COLL__HOST_LENGTH);
-    memcpy(hello->nonce, at + 72, COLL__NONCE_LENGTH);
-    return NULL;
+    memcpy(hello, at, COLL__HELLO_LENGTH);
+    const char *const wrong = coll__hello_fault(hello, world, size);
+    if (wrong) memset(hello, 0, COLL__HELLO_LENGTH);
+    return wrong;
 }
 
 /* ---- >>control: messages between rank 0 and other ranks; if rank 0 has left, between ranks that wait for each other ----
  *
  *    0 u16 magic   2 u16 note   4 i32 status   8 i32 rank   12 .. zero   32 text[224], ended by a zero, or head[32], or a
- *                                                                        heartbeat, or u64 ballot, u64 promise
+ *                                                                        heartbeat, or a part of a note
  *
  * With a key, a refusal of a hello has a shorter text, and proof[32] at 224 (coll_tcp_handshake.h). */
 
@@ -25442,11 +26024,9 @@ typedef enum coll__control_note {
     COLL__CONTROL_ENDPOINT,                       /* to rank 0: this rank's endpoint                          */
     COLL__CONTROL_LISTEN,                         /* from rank 0: listen at these addresses                   */
     COLL__CONTROL_MISSING,                        /* from rank 0, during the start: missing ranks             */
-    COLL__CONTROL_SUSPECT,                        /* to rank 0: `rank` failed; text: how                      */
     COLL__CONTROL_HEARTBEAT,                      /* `rank` is alive; its activity                            */
     COLL__CONTROL_WHERE,                          /* to rank 0: send the heartbeat of `rank`                  */
-    COLL__CONTROL_HOLD,                           /* coll_shrink: promise, and proposal accepted by `rank`    */
-    COLL__CONTROL_AGREED,                         /* coll_shrink: decided; the table follows                  */
+    COLL__CONTROL_MEMBERS,                        /* coll_shrink: up to 224 bytes of a note of the consensus  */
     COLL__CONTROL_LIMIT
 } coll__control_note;
 
@@ -25492,9 +26072,8 @@ static bool coll__control_read(const unsigned char *at, int size, coll__control 
     memset(control, 0, sizeof *control);
     if (coll__get16(at) != COLL__CONTROL_MAGIC || note < COLL__CONTROL_WELCOME || note >= COLL__CONTROL_LIMIT) return false;
     if (status > 0 || status < COLL_ERR_FORKED || rank < -1 || rank >= size) return false;
-    if ((note == COLL__CONTROL_FAIL || note == COLL__CONTROL_REFUSE || note == COLL__CONTROL_SUSPECT) && status == COLL_OK)
-        return false;
-    if (note >= COLL__CONTROL_SUSPECT && rank < 0) return false;
+    if ((note == COLL__CONTROL_FAIL || note == COLL__CONTROL_REFUSE) && status == COLL_OK) return false;
+    if (note >= COLL__CONTROL_HEARTBEAT && rank < 0) return false;
     control->note = (coll__control_note)note;
     control->what.status = (coll_status)status;
     control->what.rank = rank;
@@ -25502,22 +26081,17 @@ static bool coll__control_read(const unsigned char *at, int size, coll__control 
     return true;
 }
 
-/* ---- >>beat: the content of a heartbeat, also forwarded by rank 0 for others ----
- *
- *    0 u32 is inside   4 u32 ms since that changed   8 u32 ms since it was heard   12 u32 pid   16 now[32]   48 last[32]
- *   80 name[40] of its host, ended by a zero
- *  120 u32 number of the heartbeat   124 u32 turn of its list of communicators; 0: unknown
- *  128 u64 comms[8]: set of communicators, one bit each (coll__comm_bit) */
+/* ---- >>beat: the content of a heartbeat, also forwarded by rank 0 for others ---- */
 
 enum { COLL__COMMS_WORDS = 8 };
 
 typedef struct coll__beat {
-    bool          is_inside;                      /* in the call `now`; else outside the library              */
-    uint32_t      since_ms, age_ms, pid;          /* pid 0: nothing was received                              */
+    uint32_t      is_inside;                      /* in the call `now`; else outside the library              */
+    uint32_t      since_ms, age_ms, pid;          /* since that changed; since it was heard; pid 0: nothing was received */
     unsigned char now[COLL_HEAD_LENGTH], last[COLL_HEAD_LENGTH];          /* last: last completed collective  */
-    char          name[COLL__NAME_LENGTH];
+    char          name[COLL__NAME_LENGTH];        /* of its host                                              */
     uint32_t      number, turn;                   /* of heartbeats; of its list of communicators, 0: unknown  */
-    uint64_t      comms[COLL__COMMS_WORDS];       /* Bloom filter of communicators                            */
+    uint64_t      comms[COLL__COMMS_WORDS];       /* Bloom filter of communicators (coll__comm_bit)           */
 } coll__beat;
 
 /* The bit of a communicator in the set.  It differs in each heartbeat, so a freed communicator is soon seen to be missing. */
@@ -25548,90 +26122,51 @@ static void coll__beat_fill(coll__beat *beat, coll__session *session)
 
 static void coll__beat_write(unsigned char *note, int rank, const coll__beat *beat)
 {
-    unsigned char *at = note + COLL__CONTROL_TEXT;
-
+    _Static_assert(sizeof *beat == 192, "a heartbeat has the same bytes on every machine");
     coll__control_write(note, COLL__CONTROL_HEARTBEAT, COLL_OK, rank, "");
-    coll__put32(at, beat->is_inside);
-    coll__put32(at + 4, beat->since_ms);
-    coll__put32(at + 8, beat->age_ms);
-    coll__put32(at + 12, beat->pid);
-    memcpy(at + 16, beat->now, COLL_HEAD_LENGTH);
-    memcpy(at + 48, beat->last, COLL_HEAD_LENGTH);
-    coll__print((char *)at + 80, COLL__NAME_LENGTH, "%s", beat->name);
-    coll__put32(at + 120, beat->number);
-    coll__put32(at + 124, beat->turn);
-    for (int i = 0; i < COLL__COMMS_WORDS; i++) coll__put64(at + 128 + 8 * i, beat->comms[i]);
+    memcpy(note + COLL__CONTROL_TEXT, beat, sizeof *beat);
 }
 
 static void coll__beat_read(const unsigned char *note, coll__beat *beat)
 {
-    const unsigned char *at = note + COLL__CONTROL_TEXT;
-
-    beat->is_inside = coll__get32(at) != 0;
-    beat->since_ms = coll__get32(at + 4);
-    beat->age_ms = coll__get32(at + 8);
-    beat->pid = coll__get32(at + 12);
-    memcpy(beat->now, at + 16, COLL_HEAD_LENGTH);
-    memcpy(beat->last, at + 48, COLL_HEAD_LENGTH);
-    coll__printable(beat->name, sizeof beat->name, at + 80, COLL__NAME_LENGTH);
-    beat->number = coll__get32(at + 120);
-    beat->turn = coll__get32(at + 124);
-    for (int i = 0; i < COLL__COMMS_WORDS; i++) beat->comms[i] = coll__get64(at + 128 + 8 * i);
+    memcpy(beat, note + COLL__CONTROL_TEXT, sizeof *beat);
+    coll__printable(beat->name, sizeof beat->name, (const unsigned char *)beat->name, sizeof beat->name);
 }
 
-/* ---- >>endpoint: where a rank listens, and its host ----
- *
- *    0 addresses[3][16] (IPv6, or IPv4 mapped into it)   48 u16 port   50 u16 count   52 u32 number of processors
- *   56 host[16]   72 u64 usable processors (coll__processor_set)   80 u32 pid
- *   84 name[40] of its host, ended by a zero   124 u32 number of its segment (coll_tcp_shm_segment.h), 0: none
- *  128 u32 site: digest of coll_config.site */
+/* ---- >>endpoint: where a rank listens, and its host ---- */
 
 typedef struct coll__endpoint {
-    unsigned char addresses[COLL__ENDPOINT_ADDRESSES][16], host[COLL__HOST_LENGTH];
+    unsigned char addresses[COLL__ENDPOINT_ADDRESSES][16], host[COLL__HOST_LENGTH];           /* IPv4 is mapped into IPv6 */
     int port, count;                              /* port 0: unknown; count: of addresses                     */
     int processors;                               /* usable by its process                                    */
-    uint64_t processor_set;
+    int shares;                                   /* memory with other processes of its host                  */
+    __attribute__((aligned(8))) uint64_t processor_set;       /* usable processors (coll__processor_set)      */
     uint32_t pid;                                 /* 0: unknown                                               */
-    uint32_t segment;                             /* number of its segment; 0: none                           */
+    uint32_t segment;                             /* descriptor of its segment, plus 1; 0: none               */
     uint32_t site;                                /* digest of coll_config.site                               */
-    char     name[COLL__NAME_LENGTH];
+    char     name[COLL__NAME_LENGTH];             /* of its host                                              */
+    uint32_t unused;
 } coll__endpoint;
+
+enum { COLL__ENDPOINT_LENGTH = sizeof(coll__endpoint) };
 
 static void coll__endpoint_write(unsigned char *at, const coll__endpoint *endpoint)
 {
+    _Static_assert(COLL__ENDPOINT_LENGTH == 144, "an endpoint has the same bytes on every machine");
     COLL__ASSERT(endpoint->count >= 0 && endpoint->count <= COLL__ENDPOINT_ADDRESSES && endpoint->port <= 65535,
                  "an endpoint of %d addresses, port %d", endpoint->count, endpoint->port);
-    memset(at, 0, COLL__ENDPOINT_LENGTH);
-    memcpy(at, endpoint->addresses, (size_t)endpoint->count * 16);
-    coll__put16(at + 48, (uint32_t)endpoint->port);
-    coll__put16(at + 50, (uint32_t)endpoint->count);
-    memcpy(at + 56, endpoint->host, COLL__HOST_LENGTH);
-    coll__put32(at + 52, (uint32_t)endpoint->processors);
-    coll__put64(at + 72, endpoint->processor_set);
-    coll__put32(at + 80, endpoint->pid);
-    coll__print((char *)at + 84, COLL__NAME_LENGTH, "%s", endpoint->name);
-    coll__put32(at + 124, endpoint->segment);
-    coll__put32(at + 128, endpoint->site);
+    memcpy(at, endpoint, COLL__ENDPOINT_LENGTH);
 }
 
-/* false: too many addresses or processors. */
+/* false: too many addresses or processors, or no port. */
 static bool coll__endpoint_read(const unsigned char *at, coll__endpoint *endpoint)
 {
-    const uint32_t count = coll__get16(at + 50), processors = coll__get32(at + 52);
-
-    memset(endpoint, 0, sizeof *endpoint);
-    if (count > COLL__ENDPOINT_ADDRESSES || processors > COLL__PROCESSORS_MOST) return false;
-    memcpy(endpoint->addresses, at, count * 16);
-    endpoint->port = (int)coll__get16(at + 48);
-    endpoint->count = (int)count;
-    memcpy(endpoint->host, at + 56, COLL__HOST_LENGTH);
-    endpoint->processors = (int)processors;
-    endpoint->processor_set = coll__get64(at + 72);
-    endpoint->pid = coll__get32(at + 80);
-    endpoint->segment = coll__get32(at + 124);
-    endpoint->site = coll__get32(at + 128);
-    coll__printable(endpoint->name, sizeof endpoint->name, at + 84, COLL__NAME_LENGTH);
-    return true;
+    memcpy(endpoint, at, COLL__ENDPOINT_LENGTH);
+    coll__printable(endpoint->name, sizeof endpoint->name, (const unsigned char *)endpoint->name, sizeof endpoint->name);
+    const bool is_good = endpoint->count >= 0 && endpoint->count <= COLL__ENDPOINT_ADDRESSES && endpoint->processors >= 0
+        && endpoint->processors <= COLL__PROCESSORS_MOST && endpoint->port >= 0 && endpoint->port <= 65535;
+    if (!is_good) memset(endpoint, 0, sizeof *endpoint);
+    return is_good;
 }
 
 /* ---- >>identities ---- */
@@ -25983,17 +26518,17 @@ static int coll__network_choose(const struct ifaddrs *all, const char *rules, un
     size_t length;
     int count = 0;
 
-    for (const char *word; (word = coll__network_next(&at, false, &is_exception, &length));) {
+    for (;;) {
+        const char *word = coll__network_next(&at, false, &is_exception, &length);
+        if (!word && has_words) return count;
+        for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
+            if (!coll__interface_address(one, bytes) || coll__network_excepts(rules, one->ifa_name, bytes)) continue;
+            if (word ? coll__network_word(word, length, one->ifa_name, bytes) : !coll__is_loopback(bytes))
+                coll__addresses_add(out, &count, bytes);
+        }
+        if (!word) return count;
         has_words = true;
-        for (const struct ifaddrs *one = all; one; one = one->ifa_next)
-            if (coll__interface_address(one, bytes) && coll__network_word(word, length, one->ifa_name, bytes)
-                && !coll__network_excepts(rules, one->ifa_name, bytes)) coll__addresses_add(out, &count, bytes);
     }
-    for (const struct ifaddrs *one = all; !has_words && one; one = one->ifa_next)
-        if (coll__interface_address(one, bytes) && !coll__is_loopback(bytes)
-            && !coll__network_excepts(rules, one->ifa_name, bytes))
-            coll__addresses_add(out, &count, bytes);
-    return count;
 }
 
 /* "lo 127.0.0.1, eth0 10.0.0.7, eth0 fd00::7" */
@@ -26969,10 +27504,11 @@ static coll_status coll__tls_advance(coll__pipe *p, short *want)
 /* ---- transports/tcp/coll_tcp_shm_pipe.h ---- */
 /* coll_tcp_shm_pipe.h - a pipe between two processes of one host, through shared memory.
  *
- * The caller creates a memfd, sealed against resizing, and sends its path, /proc/PID/fd/N, as the first bytes of the
- * connection.  Only processes of the same user can open that, and these can read each other's memory anyway.  So with TLS or
- * checksums, which ask for more, shared memory is not used: a pipe that already has a kind keeps it.  The called side opens
- * and checks the memory, and takes it; or it refuses, for any reason, and the bytes go over the socket:
+ * Ranks of one host use it if the endpoints of both say that they share memory.  The caller creates a memfd, sealed against
+ * resizing, and sends its path, /proc/PID/fd/N, as the first bytes of the connection.  Only processes of the same user can open
+ * that, and these can read each other's memory anyway.  So with TLS or checksums, which ask for more, shared memory is not used:
+ * a pipe that already has a kind keeps it.  The called side opens and checks the memory, and takes it; or it refuses, for any
+ * reason, and the bytes go over the socket:
  *
  *     caller                               called side
  *     OFFER: magic, PID, N
@@ -26994,16 +27530,10 @@ static coll_status coll__tls_advance(coll__pipe *p, short *want)
 #ifndef COLL_TCP_SHM_PIPE_H
 #define COLL_TCP_SHM_PIPE_H
 
-enum {
-    COLL__MEMORY_OFFER = 16,                      /* bytes: 0 u32 magic   4 u32 PID   8 u32 N   12 zero       */
-    COLL__MEMORY_MAGIC = 0x4d4c4f43
-};
-
-static const unsigned char coll__memory_no = 'N';
-
 #if COLL__HAS_SHM
 
 enum {
+    COLL__MEMORY_MAGIC = 0x4d4c4f43,
     COLL__MEMORY_RING = 256 << 10,                /* bytes; two rings fit most L2 caches                      */
     COLL__MEMORY_RING_LEAST = 64 << 10, COLL__MEMORY_MANY = 8,            /* if more ranks than that          */
     COLL__MEMORY_PIECE = 16 << 10,                /* bytes published at once: the other side copies meanwhile */
@@ -27011,7 +27541,7 @@ enum {
     COLL__MEMORY_LOOKS = 256                      /* futile looks before reading the socket                   */
 };
 
-static const unsigned char coll__memory_doorbell = 'B';
+static const unsigned char coll__memory_no = 'N', coll__memory_doorbell = 'B';
 
 enum { COLL__MEMORY_OFFERED, COLL__MEMORY_TAKEN, COLL__MEMORY_WITHDRAWN };
 
@@ -27032,26 +27562,32 @@ typedef struct coll__memory_head {
     coll__memory_way ways[2];                     /* from the caller, and to it                               */
 } coll__memory_head;
 
+/* The first bytes of a connection.  PID 0: no memory. */
+typedef struct coll__memory_offer { uint32_t magic, pid, number, zero; } coll__memory_offer;
+
 typedef enum coll__memory_phase {
     COLL__MEMORY_OFFERING, COLL__MEMORY_SPILLING, /* caller                                                   */
     COLL__MEMORY_HEARING,                         /* called side: waiting for the offer                       */
     COLL__MEMORY_SHARED
 } coll__memory_phase;
 
+/* One direction, as this side sees it.  At most theirs - own bytes can be moved. */
+typedef struct coll__memory_end {
+    unsigned char *ring;
+    uint32_t *told, *heard, *sleeps, *peer_sleeps;            /* in the memory: own counter, the peer's; who sleeps */
+    uint32_t own, told_last, theirs;              /* counters: own, as published, the peer's as last read     */
+    uint32_t lead;                                /* added to the peer's: a sender may be a ring ahead        */
+} coll__memory_end;
+
 typedef struct coll__memory {
     coll__memory_phase phase;
     coll__memory_head *head;
     size_t   length;                              /* bytes of a ring                                          */
-    coll__memory_way *out, *in;
-    unsigned char *out_ring, *in_ring;
-    uint32_t put, told_put, taken, told_taken;    /* own counters                                             */
-    uint32_t their_taken, their_put;              /* the peer's, as last read                                 */
-    uint32_t spilled;                             /* bytes of `put` sent over the socket                      */
+    coll__memory_end out, in;
+    uint32_t spilled;                             /* bytes put in that were sent over the socket              */
     int      fd;                                  /* the memfd, until it is taken                             */
     unsigned looks;
     bool     has_slept, has_ended;                /* has_ended: the socket is closed                          */
-    size_t   heard;
-    unsigned char offer[COLL__MEMORY_OFFER];
     coll__memory_head expected;                   /* except `state`                                           */
 } coll__memory;
 
@@ -27064,11 +27600,14 @@ static bool coll__memory_map(coll__memory *m, int fd, bool is_caller)
     void *const at = coll__segment_map(fd, coll__memory_size(m));
 
     if (!at) return false;
-    m->head = (coll__memory_head *)at;
-    m->out = &m->head->ways[!is_caller];
-    m->in = &m->head->ways[is_caller];
-    m->out_ring = (unsigned char *)at + COLL__MEMORY_HEAD + (is_caller ? 0 : m->length);
-    m->in_ring = (unsigned char *)at + COLL__MEMORY_HEAD + (is_caller ? m->length : 0);
+    coll__memory_head *const head = m->head = (coll__memory_head *)at;
+    coll__memory_way *const out = &head->ways[!is_caller], *const in = &head->ways[is_caller];
+    unsigned char *const ring = (unsigned char *)at + COLL__MEMORY_HEAD;
+    m->out = (coll__memory_end){ .ring = is_caller ? ring : ring + m->length, .told = &out->put, .heard = &out->taken,
+                                 .sleeps = &out->sender_sleeps, .peer_sleeps = &out->receiver_sleeps,
+                                 .theirs = (uint32_t)m->length, .lead = (uint32_t)m->length };
+    m->in = (coll__memory_end){ .ring = is_caller ? ring + m->length : ring, .told = &in->taken, .heard = &in->put,
+                                .sleeps = &in->receiver_sleeps, .peer_sleeps = &in->sender_sleeps };
     return true;
 }
 
@@ -27136,68 +27675,48 @@ static void coll__memory_wake(const coll__pipe *p, uint32_t *sleeps)
         (void)!send(p->fd, &coll__memory_doorbell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-static void coll__memory_tell_put(const coll__pipe *p, coll__memory *m)
+/* Publish the own counter. */
+static void coll__memory_tell(const coll__pipe *p, coll__memory_end *e)
 {
-    if (m->told_put == m->put) return;
-    __atomic_store_n(&m->out->put, m->told_put = m->put, __ATOMIC_RELEASE);
-    coll__memory_wake(p, &m->out->receiver_sleeps);
+    if (e->told_last == e->own) return;
+    __atomic_store_n(e->told, e->told_last = e->own, __ATOMIC_RELEASE);
+    coll__memory_wake(p, e->peer_sleeps);
 }
 
-static void coll__memory_tell_taken(const coll__pipe *p, coll__memory *m)
+/* Bytes that can be put in, or taken out; rereads the peer's counter if fewer than `wanted` are known.  SIZE_MAX: that counter
+ * is invalid. */
+static size_t coll__memory_can(const coll__memory *m, coll__memory_end *e, size_t wanted)
 {
-    if (m->told_taken == m->taken) return;
-    __atomic_store_n(&m->in->taken, m->told_taken = m->taken, __ATOMIC_RELEASE);
-    coll__memory_wake(p, &m->in->sender_sleeps);
-}
-
-/* Free bytes; rereads the peer's counter if fewer than `wanted` are known.  SIZE_MAX: that counter is invalid. */
-static size_t coll__shm_pipe_segment(coll__memory *m, size_t wanted)
-{
-    if (m->length - (size_t)(m->put - m->their_taken) < wanted) {
-        const uint32_t taken = __atomic_load_n(&m->out->taken, __ATOMIC_ACQUIRE);
-        if (m->put - taken > m->length) return SIZE_MAX;
-        m->their_taken = taken;
+    if ((size_t)(e->theirs - e->own) < wanted) {
+        const uint32_t theirs = __atomic_load_n(e->heard, __ATOMIC_ACQUIRE) + e->lead;
+        if (theirs - e->own > m->length) return SIZE_MAX;
+        e->theirs = theirs;
     }
-    return m->length - (size_t)(m->put - m->their_taken);
-}
-
-/* The same for available bytes. */
-static size_t coll__memory_there(coll__memory *m, size_t wanted)
-{
-    if ((size_t)(m->their_put - m->taken) < wanted) {
-        const uint32_t put = __atomic_load_n(&m->in->put, __ATOMIC_ACQUIRE);
-        if (put - m->taken > m->length) return SIZE_MAX;
-        m->their_put = put;
-    }
-    return (size_t)(m->their_put - m->taken);
+    return (size_t)(e->theirs - e->own);
 }
 
 /* Put in, or take out, as much as possible.  Returns bytes, or -1 with EPROTO. */
 static ssize_t coll__memory_move(const coll__pipe *p, coll__memory *m, const struct iovec *pieces, int count, bool is_put)
 {
-    uint32_t *const counter = is_put ? &m->put : &m->taken;
-    const uint32_t *const told = is_put ? &m->told_put : &m->told_taken;
+    coll__memory_end *const e = is_put ? &m->out : &m->in;
     size_t moved = 0;                             /* a counter wraps at 4 GiB                                 */
 
     for (int i = 0; i < count; i++)
         for (size_t at = 0; at < pieces[i].iov_len;) {
-            const size_t left = pieces[i].iov_len - at, place = (size_t)*counter & (m->length - 1);
-            const size_t can = is_put ? coll__shm_pipe_segment(m, left) : coll__memory_there(m, left);
+            const size_t left = pieces[i].iov_len - at, place = (size_t)e->own & (m->length - 1);
+            const size_t can = coll__memory_can(m, e, left);
             const size_t n = coll__least(coll__least(left, can), coll__least(m->length - place, COLL__MEMORY_PIECE));
             if (can == SIZE_MAX) return errno = EPROTO, -1;
             if (n == 0) goto done;
-            if (is_put) memcpy(m->out_ring + place, (const unsigned char *)pieces[i].iov_base + at, n);
-            else memcpy((unsigned char *)pieces[i].iov_base + at, m->in_ring + place, n);
-            *counter += (uint32_t)n;
+            if (is_put) memcpy(e->ring + place, (const unsigned char *)pieces[i].iov_base + at, n);
+            else memcpy((unsigned char *)pieces[i].iov_base + at, e->ring + place, n);
+            e->own += (uint32_t)n;
             at += n;
             moved += n;
-            if (*counter - *told < COLL__MEMORY_PIECE) continue;
-            if (is_put) coll__memory_tell_put(p, m);
-            else coll__memory_tell_taken(p, m);
+            if (e->own - e->told_last >= COLL__MEMORY_PIECE) coll__memory_tell(p, e);
         }
 done:
-    if (is_put) coll__memory_tell_put(p, m);
-    else coll__memory_tell_taken(p, m);
+    coll__memory_tell(p, e);
     return (ssize_t)moved;
 }
 
@@ -27228,10 +27747,10 @@ static int coll__memory_spill(coll__pipe *p)
 {
     coll__memory *m = (coll__memory *)p->state;
 
-    while (m->spilled != m->put) {
+    while (m->spilled != m->out.own) {
         const size_t place = (size_t)m->spilled & (m->length - 1);
-        const size_t left = coll__least((size_t)(m->put - m->spilled), m->length - place);
-        const ssize_t n = send(p->fd, m->out_ring + place, left, MSG_DONTWAIT | MSG_NOSIGNAL);
+        const size_t left = coll__least((size_t)(m->out.own - m->spilled), m->length - place);
+        const ssize_t n = send(p->fd, m->out.ring + place, left, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0) return errno == EINTR ? EAGAIN : errno;
         m->spilled += (uint32_t)n;
     }
@@ -27269,22 +27788,20 @@ static int coll__memory_hear_answer(coll__pipe *p)
 static int coll__memory_hear_offer(coll__pipe *p)
 {
     coll__memory *m = (coll__memory *)p->state;
+    coll__memory_offer offer;
 
-    while (m->heard < COLL__MEMORY_OFFER) {
-        const ssize_t n = recv(p->fd, m->offer + m->heard, COLL__MEMORY_OFFER - m->heard, MSG_DONTWAIT);
-        if (n < 0) return errno == EINTR ? EAGAIN : errno;
-        if (n == 0) return ECONNRESET;
-        m->heard += (size_t)n;
-    }
-    if (coll__get32(m->offer) != COLL__MEMORY_MAGIC) return EPROTO;
-    const uint32_t pid = coll__get32(m->offer + 4), number = coll__get32(m->offer + 8);
-    const bool is_wanted = m->length > 0 && pid != 0;
-    if (is_wanted && coll__memory_open(m, pid, number) && coll__memory_change(m, COLL__MEMORY_TAKEN)) {
+    const ssize_t came = recv(p->fd, &offer, sizeof offer, MSG_DONTWAIT | MSG_PEEK);
+    if (came < 0) return errno == EINTR ? EAGAIN : errno;
+    if (came == 0) return ECONNRESET;
+    if (came < (ssize_t)sizeof offer) return EAGAIN;
+    (void)!recv(p->fd, &offer, sizeof offer, MSG_DONTWAIT);
+    if (offer.magic != COLL__MEMORY_MAGIC) return EPROTO;
+    if (offer.pid != 0 && coll__memory_open(m, offer.pid, offer.number) && coll__memory_change(m, COLL__MEMORY_TAKEN)) {
         m->phase = COLL__MEMORY_SHARED;
         (void)!send(p->fd, &coll__memory_doorbell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
         return 0;
     }
-    const ssize_t n = pid != 0 ? send(p->fd, &coll__memory_no, 1, MSG_DONTWAIT | MSG_NOSIGNAL) : 1;
+    const ssize_t n = offer.pid != 0 ? send(p->fd, &coll__memory_no, 1, MSG_DONTWAIT | MSG_NOSIGNAL) : 1;
     if (n != 1) return EPIPE;                     /* should be the first byte sent                            */
     coll__memory_give_up(p);
     return 0;
@@ -27344,11 +27861,11 @@ static short coll__memory_await(coll__pipe *p, short want)
         return __atomic_load_n(&m->head->state, __ATOMIC_ACQUIRE) == COLL__MEMORY_OFFERED ? POLLIN : 0;
     if (coll__memory_drain(p, m)) return 0;
     m->has_slept = true;
-    if (want & POLLIN) __atomic_store_n(&m->in->receiver_sleeps, 1, __ATOMIC_RELAXED);
-    if (want & POLLOUT) __atomic_store_n(&m->out->sender_sleeps, 1, __ATOMIC_RELAXED);
+    if (want & POLLIN) __atomic_store_n(m->in.sleeps, 1, __ATOMIC_RELAXED);
+    if (want & POLLOUT) __atomic_store_n(m->out.sleeps, 1, __ATOMIC_RELAXED);
     coll__barrier_all();
-    const bool has_come = (want & POLLIN) && coll__memory_there(m, 1) > 0;
-    return has_come || ((want & POLLOUT) && coll__shm_pipe_segment(m, 1) > 0) ? 0 : POLLIN;
+    const bool has_come = (want & POLLIN) && coll__memory_can(m, &m->in, 1) > 0;
+    return has_come || ((want & POLLOUT) && coll__memory_can(m, &m->out, 1) > 0) ? 0 : POLLIN;
 }
 
 /* Withdraw an offer that was not answered, so that the bytes reach the peer. */
@@ -27369,7 +27886,7 @@ static void coll__memory_flush(coll__pipe *p, int64_t deadline)
 static int coll__memory_bring(coll__pipe *p)
 {
     const coll__memory *m = (const coll__memory *)p->state;
-    return m->put > 0 && m->phase != COLL__MEMORY_SHARED ? coll__memory_settle(p) : 0;
+    return m->out.own > 0 && m->phase != COLL__MEMORY_SHARED ? coll__memory_settle(p) : 0;
 }
 
 static const coll__pipe_kind coll__memory_kind = {
@@ -27382,13 +27899,13 @@ static const coll__pipe_kind coll__memory_kind = {
     .bring = coll__memory_bring,
 };
 
-/* Begin, on a new connection between two ranks of one host; `from` is the caller.  Both sides call this even if they do not
- * share memory.  length: of a ring; 0: do not share.  false: out of memory. */
+/* Begin, on a new connection between two ranks of one host that both share memory; `from` is the caller.  length: of a ring.
+ * false: out of memory. */
 static bool coll__memory_begin(const coll_allocator *memory, coll__pipe *p, const unsigned char *world, int from, int to,
                                int channel, size_t length, bool is_caller)
 {
     coll__memory *m = (coll__memory *)coll__allocate(memory, sizeof *m);
-    unsigned char offer[COLL__MEMORY_OFFER] = { 0 };
+    coll__memory_offer offer = { .magic = COLL__MEMORY_MAGIC };
 
     if (!m) return false;
     m->fd = -1;
@@ -27400,12 +27917,10 @@ static bool coll__memory_begin(const coll_allocator *memory, coll__pipe *p, cons
     p->state = m;
     m->phase = is_caller ? COLL__MEMORY_OFFERING : COLL__MEMORY_HEARING;
     if (!is_caller) return true;
-    const bool is_made = length > 0 && coll__memory_make(m);
-    coll__put32(offer, COLL__MEMORY_MAGIC);
-    coll__put32(offer + 4, is_made ? (uint32_t)getpid() : 0);
-    coll__put32(offer + 8, is_made ? (uint32_t)m->fd : 0);
+    const bool is_made = coll__memory_make(m);
+    if (is_made) offer.pid = (uint32_t)getpid(), offer.number = (uint32_t)m->fd;
     /* a new socket accepts 16 bytes; otherwise it is broken, and the stream detects that */
-    if (send(p->fd, offer, sizeof offer, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof offer) shutdown(p->fd, SHUT_RDWR);
+    if (send(p->fd, &offer, sizeof offer, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof offer) shutdown(p->fd, SHUT_RDWR);
     if (!is_made) coll__memory_give_up(p);
     return true;
 }
@@ -27415,86 +27930,16 @@ static inline bool coll__pipe_is_memory(const coll__pipe *p) { return p->kind ==
 
 #else
 
-/* Without shared memory: offer none, and refuse offers. */
 enum { COLL__MEMORY_RING = 0, COLL__MEMORY_RING_LEAST = 0, COLL__MEMORY_MANY = 0 };
 
-typedef struct coll__memory {
-    size_t heard;
-    unsigned char offer[COLL__MEMORY_OFFER];
-} coll__memory;
-
-static void coll__memory_close(coll__pipe *p) { coll__give(p->state); }
-
-/* The called side: read the offer, and refuse it.  0: the pipe is plain; or an errno. */
-static int coll__memory_settle(coll__pipe *p)
+static inline bool coll__memory_begin(const coll_allocator *memory, coll__pipe *p, const unsigned char *world, int from, int to,
+                                      int channel, size_t length, bool is_caller)
 {
-    coll__memory *m = (coll__memory *)p->state;
-
-    while (m->heard < COLL__MEMORY_OFFER) {
-        const ssize_t n = recv(p->fd, m->offer + m->heard, COLL__MEMORY_OFFER - m->heard, MSG_DONTWAIT);
-        if (n < 0) return errno == EINTR ? EAGAIN : errno;
-        if (n == 0) return ECONNRESET;
-        m->heard += (size_t)n;
-    }
-    if (coll__get32(m->offer) != COLL__MEMORY_MAGIC) return EPROTO;
-    if (coll__get32(m->offer + 4) != 0 && send(p->fd, &coll__memory_no, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) return EPIPE;
-    coll__give(m);
-    p->kind = NULL;
-    p->state = NULL;
-    return 0;
-}
-
-static ssize_t coll__memory_send(coll__pipe *p, const struct iovec *pieces, int count)
-{
-    const struct msghdr all = { .msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = (size_t)count };
-    const int error = coll__memory_settle(p);
-
-    return error ? (errno = error, -1) : coll__pipe_send(p, &all);
-}
-
-static ssize_t coll__memory_recv(coll__pipe *p, const struct iovec *pieces, int count)
-{
-    struct msghdr all = { .msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = (size_t)count };
-    const int error = coll__memory_settle(p);
-
-    return error ? (errno = error, -1) : coll__pipe_recv(p, &all);
-}
-
-static short coll__memory_await(coll__pipe *p, short want)
-{
-    (void)p, (void)want;
-    return POLLIN;
-}
-
-static const coll__pipe_kind coll__memory_kind = {
-    .name = "memory",
-    .send = coll__memory_send,
-    .recv = coll__memory_recv,
-    .await = coll__memory_await,
-    .close = coll__memory_close,
-};
-
-static bool coll__memory_begin(const coll_allocator *memory, coll__pipe *p, const unsigned char *world, int from, int to,
-                               int channel, size_t length, bool is_caller)
-{
-    unsigned char offer[COLL__MEMORY_OFFER] = { 0 };
-
-    (void)world, (void)from, (void)to, (void)channel, (void)length;
-    if (!is_caller) {
-        if (!(p->state = coll__allocate(memory, sizeof(coll__memory)))) return false;
-        p->kind = &coll__memory_kind;
-        return true;
-    }
-    coll__put32(offer, COLL__MEMORY_MAGIC);
-    if (send(p->fd, offer, sizeof offer, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof offer) shutdown(p->fd, SHUT_RDWR);
-    return true;
-}
-
-static inline bool coll__pipe_is_memory(const coll__pipe *p)
-{
-    (void)p;
+    (void)memory, (void)p, (void)world, (void)from, (void)to, (void)channel, (void)length, (void)is_caller;
     return false;
 }
+
+static inline bool coll__pipe_is_memory(const coll__pipe *p) { return (void)p, false; }
 
 #endif
 #endif /* COLL_TCP_SHM_PIPE_H */
@@ -27594,9 +28039,6 @@ static void coll__shm_segment_follow(coll__shm_segment *segment, coll__shm_segme
     before->fd = -1;
 }
 
-/* The number in an endpoint; 0: none. */
-static inline uint32_t coll__shm_segment_number(const coll__shm_segment *segment) { return (uint32_t)(segment->fd + 1); }
-
 #else
 
 typedef struct coll__shm_segment { int fd; } coll__shm_segment;
@@ -27614,8 +28056,6 @@ static inline void coll__shm_segment_follow(const coll__shm_segment *segment, co
 {
     (void)segment, (void)before;
 }
-
-static inline uint32_t coll__shm_segment_number(const coll__shm_segment *segment) { return (void)segment, (uint32_t)0; }
 
 #endif
 #endif /* COLL_TCP_SHM_SEGMENT_H */
@@ -27667,7 +28107,8 @@ typedef struct coll__identity {
 /* The agreement that made this job (coll_tcp_consensus.h): ranks that still connect for it get the decision. */
 typedef struct coll__past {
     coll__identity us;                            /* contains the agreement before it                         */
-    unsigned char *table;                         /* us.size bytes: 1 for members                             */
+    unsigned char *bytes;                         /* control messages with the decision                       */
+    size_t        length;
 } coll__past;
 
 /* Bounds the answers to callers without a proof of the key: a burst, and then a rate. */
@@ -27686,6 +28127,7 @@ typedef enum coll__handshake_step {
 typedef struct coll__handshake {
     coll__pipe  pipe;
     bool        is_caller;
+    bool        is_reached;                       /* caller: the other host has accepted the connection       */
     const coll__past *past;                       /* the finished agreement that the caller means; NULL: none */
     coll__handshake_step step;
     short       want;                             /* poll events before the next advance                      */
@@ -27758,7 +28200,7 @@ static void coll__hello_as(coll__hello *hello, const coll__identity *us)
     hello->rank = us->rank;
     hello->size = us->size;
     hello->epoch = us->epoch;
-    hello->auth = us->auth;
+    hello->auth = (unsigned char)us->auth;
     hello->arithmetic = us->arithmetic;
     if (hello->purpose == COLL__PURPOSE_JOIN) hello->more_lanes = us->more_lanes;
     memcpy(hello->world, us->world, sizeof us->world);
@@ -27864,8 +28306,9 @@ static bool coll__handshake_is_proved(const coll__handshake *g, const coll__iden
 static void coll__refusal_prove(const coll__handshake *g, const coll__identity *us, unsigned char *note)
 {
     const bool has_hello = g->step == COLL__HANDSHAKE_HEAR && g->length == COLL__HELLO_LENGTH;
+    const int theirs = g->call[offsetof(coll__hello, auth)];
 
-    if (!COLL__HAS_SECURITY || !has_hello || !coll__has_key(us) || !(coll__get16(g->call + 68) & COLL__AUTH_KIND)) return;
+    if (!COLL__HAS_SECURITY || !has_hello || !coll__has_key(us) || !(theirs & COLL__AUTH_KIND)) return;
     if (!coll__budget_take(g->budget)) return;
     note[COLL__CONTROL_PROOF - 1] = 0;
     coll__letter_sum(g, us->root, 'R', note, COLL__CONTROL_PROOF, note + COLL__CONTROL_PROOF);
@@ -28023,7 +28466,8 @@ static coll_status coll__handshake_hear(coll__handshake *g, const coll__identity
     if (status != COLL_OK) return status;
     memcpy(g->call, g->bytes, COLL__HELLO_LENGTH);
     const char *wrong = coll__hello_read(g->call, us->world, us->size, &g->hello);
-    const uint32_t epoch = coll__hello_may_begin(g->call, g->length) ? coll__get32(g->call + 64) : us->epoch;
+    uint32_t epoch = us->epoch;
+    if (coll__hello_may_begin(g->call, g->length)) memcpy(&epoch, g->call + offsetof(coll__hello, epoch), sizeof epoch);
     g->is_near = epoch == us->epoch + 1 || epoch + 1 == us->epoch;
     if (wrong && coll__past_is_meant(g, us)) wrong = NULL;
     us = coll__greeted_as(g, us);
@@ -28104,6 +28548,57 @@ static coll_status coll__handshake_finish(coll__handshake *g, const coll__identi
 }
 
 #endif /* COLL_TCP_HANDSHAKE_H */
+/* ---- transports/tcp/coll_tcp_dial.h ---- */
+/* coll_tcp_dial.h - connecting to a rank: the connect and the handshake, without blocking.
+ *
+ * Data connections, liveness probes and agreements all connect so.  The caller decides which address is next, and when. */
+#ifndef COLL_TCP_DIAL_H
+#define COLL_TCP_DIAL_H
+
+/* Begin to connect.  Poll for `want` of the result before each advance.  NULL: errno. */
+static coll__handshake *coll__dial_begin(const coll__identity *us, const coll__address *to, coll__hello hello, int64_t deadline)
+{
+    const int fd = coll__dial(to);
+    coll__handshake *const g = fd < 0 ? NULL : (coll__handshake *)coll__take(us->memory, sizeof *g);
+
+    if (g) coll__handshake_call(g, us, fd, hello, deadline);
+    if (fd >= 0 && !g) {
+        close(fd);
+        errno = ENOMEM;
+    }
+    return g;
+}
+
+/* COLL_OK: the other host has accepted the connection.  COLL_ERR_PEER: *error is the errno of the connect, otherwise 0. */
+static coll_status coll__dial_reach(coll__handshake *g, int *error)
+{
+    struct pollfd at = { .fd = g->pipe.fd, .events = POLLOUT };
+
+    *error = 0;
+    if (g->is_reached) return COLL_OK;
+    if (poll(&at, 1, 0) <= 0) return COLL_PENDING;
+    *error = coll__dial_result(at.fd);
+    g->is_reached = !*error;
+    return *error ? COLL_ERR_PEER : COLL_OK;
+}
+
+/* COLL_OK: the pipe is ready.  An error: *error as above; if it is 0, see coll__handshake_advance. */
+static coll_status coll__dial_advance(coll__handshake *g, const coll__identity *us, int *error)
+{
+    const coll_status status = coll__dial_reach(g, error);
+
+    return status == COLL_OK ? coll__handshake_advance(g, us) : status;
+}
+
+/* End an attempt; closes the pipe unless it was taken. */
+static void coll__dial_end(coll__handshake **g)
+{
+    if (*g) coll__pipe_close(&(*g)->pipe);
+    coll__give(*g);
+    *g = NULL;
+}
+
+#endif /* COLL_TCP_DIAL_H */
 /* ---- transports/coll_tcp.h, continued ---- */
 COLL__FOR_SPEED
 /* ---- transports/tcp/coll_tcp_stream.h ---- */
@@ -28133,8 +28628,21 @@ enum {
 /* A short message, or several, during a call.  On the stack, for there is a stream for every peer. */
 typedef struct coll__piece { unsigned char bytes[COLL_HEAD_LENGTH + COLL__EAGER_MOST]; } coll__piece;
 
+/* What a back end does for a connection: a transfer, or a poll of the socket. */
+enum { COLL__RING_PULL, COLL__RING_PUSH, COLL__RING_EVENTS, COLL__RING_KINDS };
+
+/* A connection of a stream, as a back end sees it. */
+typedef struct coll__connection {
+    struct coll__stream *stream;
+    struct coll__stripe *stripe;                  /* NULL: it is the only one                                 */
+    coll__pipe   *pipe;
+    bool          is_posted[COLL__RING_KINDS];    /* the back end has it in flight                            */
+    struct msghdr push_message, pull_message;
+} coll__connection;
+
 typedef struct coll__stream {
     coll__pipe pipe;
+    coll__connection link;
     int   peer, channel;
     int   tried;                                  /* connecting: index of the peer's address                  */
     coll__stream_state state;
@@ -28147,14 +28655,11 @@ typedef struct coll__stream {
     int64_t refused_at;                           /* since when refused without proof of the key; 0: not      */
     bool  is_active;                              /* in the list of streams with transfers                    */
     bool  owes;                                   /* bytes that count as sent may be sent again               */
-    bool  is_push_posted, is_pull_posted;         /* the back end has a transfer in flight                    */
-    bool  is_watched;                             /* the back end polls the socket                            */
     uint64_t sent, received;                      /* bytes                                                    */
     coll__chain out, in;
     unsigned char expected[COLL_HEAD_LENGTH];     /* head of the first receive, which is overwritten          */
     unsigned char came[COLL_HEAD_LENGTH];         /* the head that arrived instead, if ASTRAY                 */
-    struct iovec  push_vector[COLL__VECTOR_MOST], pull_vector[2];
-    struct msghdr push_message, pull_message;
+    struct iovec push_vector[COLL__VECTOR_MOST], pull_vector[2];
 } coll__stream;
 
 static void coll__chain_put(coll__chain *c, coll_xfer *x)
@@ -28164,27 +28669,42 @@ static void coll__chain_put(coll__chain *c, coll_xfer *x)
     c->end = &x->next;
 }
 
-/* Complete the first transfer.  Its owner may free it once the status is set. */
-static void coll__chain_finish(coll__chain *c, coll_status status)
+static COLL__UNUSED bool coll__chain_has(const coll__chain *c, const coll_xfer *x)
 {
-    coll_xfer *x = c->first;
+    const coll_xfer *at = c->first;
 
-    COLL__ASSERT(x && x->status == COLL_PENDING, "a message with rank %d ends with %d, after %d", x ? x->peer : -1, status,
-                 x ? x->status : 0);
-    c->first = x->next;
-    if (!c->first) c->end = &c->first;
+    while (at && at != x) at = at->next;
+    return at != NULL;
+}
+
+/* Complete a transfer, which need not be the first.  Its owner may free it once the status is set. */
+static inline void coll__chain_take(coll__chain *c, coll_xfer *x, coll_status status)
+{
+    coll_xfer **at = &c->first;
+
+    COLL__ASSERT(coll__chain_has(c, x) && x->status == COLL_PENDING,
+                 "a message with rank %d ends with %d, after %d, and is %squeued", x->peer, status, x->status,
+                 coll__chain_has(c, x) ? "" : "not ");
+    while (*at != x) at = &(*at)->next;
+    *at = x->next;
+    if (!*at) c->end = at;
     x->status = status;
 }
 
-/* The parts of a message still to be moved, head first; returns their number, at most 2. */
-static int coll__pieces(coll_xfer *x, struct iovec *at)
+/* The parts of a head and a body that are still to be moved; returns their number, at most 2. */
+static inline int coll__pieces(struct iovec *at, unsigned char *head, size_t head_length, void *body, size_t length, size_t moved)
 {
+    const size_t done = moved > head_length ? moved - head_length : 0;
     int n = 0;
 
-    if (x->moved < COLL_HEAD_LENGTH) at[n++] = (struct iovec){ x->head + x->moved, COLL_HEAD_LENGTH - x->moved };
-    const size_t body = x->moved > COLL_HEAD_LENGTH ? x->moved - COLL_HEAD_LENGTH : 0;
-    if (body < x->length) at[n++] = (struct iovec){ (unsigned char *)x->buffer + body, x->length - body };
+    if (moved < head_length) at[n++] = (struct iovec){ head + moved, head_length - moved };
+    if (done < length) at[n++] = (struct iovec){ (unsigned char *)body + done, length - done };
     return n;
+}
+
+static inline int coll__pieces_of(struct iovec *at, coll_xfer *x)
+{
+    return coll__pieces(at, x->head, COLL_HEAD_LENGTH, x->buffer, x->length, x->moved);
 }
 
 /* Poll events of the socket. */
@@ -28195,9 +28715,7 @@ static inline short coll__stream_query(const coll__stream *s)
 
 static void coll__stream_close(coll__stream *s)
 {
-    if (s->handshake) coll__pipe_close(&s->handshake->pipe);
-    coll__give(s->handshake);
-    s->handshake = NULL;
+    coll__dial_end(&s->handshake);
     coll__pipe_close(&s->pipe);
 }
 
@@ -28208,9 +28726,9 @@ static struct msghdr *coll__push_message(coll__stream *s)
 {
     int n = 0;
 
-    for (coll_xfer *x = s->out.first; x && n + 2 <= COLL__VECTOR_MOST; x = x->next) n += coll__pieces(x, s->push_vector + n);
-    s->push_message = (struct msghdr){ .msg_iov = s->push_vector, .msg_iovlen = (size_t)n };
-    return &s->push_message;
+    for (coll_xfer *x = s->out.first; x && n + 2 <= COLL__VECTOR_MOST; x = x->next) n += coll__pieces_of(s->push_vector + n, x);
+    s->link.push_message = (struct msghdr){ .msg_iov = s->push_vector, .msg_iovlen = (size_t)n };
+    return &s->link.push_message;
 }
 
 /* Add to a counter that other threads read. */
@@ -28226,15 +28744,9 @@ static void coll__stream_pushed(coll__stream *s, size_t moved)
         x->moved += part;
         moved -= part;
         if (part < left) return;
-        coll__chain_finish(&s->out, COLL_OK);
+        coll__chain_take(&s->out, x, COLL_OK);
     }
     COLL__ASSERT(moved == 0, "%zu bytes more have gone to rank %d than were to go", moved, s->peer);
-}
-
-/* Is the message moved by one copy? */
-static inline bool coll__is_eager(const coll_xfer *x)
-{
-    return x->moved == 0 && x->length > 0 && x->length <= COLL__EAGER_MOST;
 }
 
 /* Send once: one short message, or as many messages as fit. */
@@ -28243,7 +28755,8 @@ static ssize_t coll__stream_send(coll__stream *s)
     const coll_xfer *x = s->out.first;
     coll__piece piece;
 
-    if (x->next || !coll__is_eager(x)) return coll__pipe_send(&s->pipe, coll__push_message(s));
+    if (x->next || x->moved > 0 || x->length == 0 || x->length > COLL__EAGER_MOST)
+        return coll__pipe_send(&s->pipe, coll__push_message(s));
     memcpy(piece.bytes, x->head, COLL_HEAD_LENGTH);
     memcpy(piece.bytes + COLL_HEAD_LENGTH, x->buffer, x->length);
     return coll__pipe_write(&s->pipe, piece.bytes, COLL_HEAD_LENGTH + x->length);
@@ -28254,7 +28767,7 @@ static size_t coll__stream_push(coll__stream *s, int *error)
 {
     size_t total = 0;
 
-    while (s->out.first && s->state == COLL__STREAM_OPEN && !s->is_push_posted) {
+    while (s->out.first && s->state == COLL__STREAM_OPEN && !s->link.is_posted[COLL__RING_PUSH]) {
         const ssize_t n = coll__stream_send(s);
         if (n < 0) {
             if (errno != EAGAIN && errno != EINTR) *error = errno;
@@ -28276,9 +28789,9 @@ static inline bool coll__stream_is_busy(const coll__stream *s) { return s->out.f
 static struct msghdr *coll__pull_message(coll__stream *s)
 {
     if (s->in.first->moved == 0) memcpy(s->expected, s->in.first->head, COLL_HEAD_LENGTH);
-    s->pull_message = (struct msghdr){ .msg_iov = s->pull_vector };
-    s->pull_message.msg_iovlen = (size_t)coll__pieces(s->in.first, s->pull_vector);
-    return &s->pull_message;
+    s->link.pull_message = (struct msghdr){ .msg_iov = s->pull_vector };
+    s->link.pull_message.msg_iovlen = (size_t)coll__pieces_of(s->pull_vector, s->in.first);
+    return &s->link.pull_message;
 }
 
 /* Account for `moved` bytes of the first receive. */
@@ -28298,52 +28811,37 @@ static void coll__stream_pulled(coll__stream *s, size_t moved)
     }
     if (!had_head && x->moved >= COLL_HEAD_LENGTH && !x->any_head && memcmp(x->head, s->expected, COLL_HEAD_LENGTH)) {
         memcpy(s->came, x->head, COLL_HEAD_LENGTH);
-        coll__chain_finish(&s->in, COLL_ERR_MISMATCH);
+        coll__chain_take(&s->in, x, COLL_ERR_MISMATCH);
         s->state = COLL__STREAM_ASTRAY;           /* the following bytes cannot be interpreted                */
         return;
     }
-    if (x->moved == COLL_HEAD_LENGTH + x->length) coll__chain_finish(&s->in, COLL_OK);
+    if (x->moved == COLL_HEAD_LENGTH + x->length) coll__chain_take(&s->in, x, COLL_OK);
 }
 
 /* Receive once, for the first receive. */
 static ssize_t coll__stream_recv(coll__stream *s)
 {
-    coll_xfer *x = s->in.first;
-    coll__piece piece;
+    struct msghdr *m = coll__pull_message(s);
+    struct iovec *body = &m->msg_iov[m->msg_iovlen - 1];
 
-    if (!coll__is_eager(x)) {
-        struct msghdr *m = coll__pull_message(s);
-        struct iovec *body = &m->msg_iov[m->msg_iovlen - 1];
-        body->iov_len = coll__least(body->iov_len, COLL__PULL_MOST);
-        return coll__pipe_recv(&s->pipe, m);
-    }
-    const ssize_t n = coll__pipe_read(&s->pipe, piece.bytes, COLL_HEAD_LENGTH + x->length);
-    if (n <= 0) return n;
-    memcpy(s->expected, x->head, COLL_HEAD_LENGTH);
-    if (n <= COLL_HEAD_LENGTH) {
-        memcpy(x->head, piece.bytes, (size_t)n);
-        return n;
-    }
-    memcpy(x->head, piece.bytes, COLL_HEAD_LENGTH);
-    memcpy(x->buffer, piece.bytes + COLL_HEAD_LENGTH, (size_t)n - COLL_HEAD_LENGTH);
+    body->iov_len = coll__least(body->iov_len, COLL__PULL_MOST);
+    const ssize_t n = coll__pipe_recv(&s->pipe, m);
+    if (n > 0) coll__stream_pulled(s, (size_t)n);
     return n;
 }
 
-/* Total length of the next receives that fit into a coll__piece; 0: fewer than two. */
+/* Total length of the next receives that fit into a coll__piece; 0: none. */
 static size_t coll__stream_awaits(const coll__stream *s)
 {
-    size_t room = sizeof(coll__piece), length = 0;
-    int count = 0;
+    size_t room = sizeof(coll__piece);
 
-    for (const coll_xfer *x = s->in.first; x && x->moved == 0 && COLL_HEAD_LENGTH + x->length <= room; x = x->next, count++) {
-        length += COLL_HEAD_LENGTH + x->length;
+    for (const coll_xfer *x = s->in.first; x && x->moved == 0 && COLL_HEAD_LENGTH + x->length <= room; x = x->next)
         room -= COLL_HEAD_LENGTH + x->length;
-    }
-    return count > 1 ? length : 0;
+    return sizeof(coll__piece) - room;
 }
 
-/* Receive several short messages by one call.  After an unexpected head the rest is dropped. */
-static ssize_t coll__stream_recv_several(coll__stream *s, size_t length)
+/* Receive short messages by one call.  After an unexpected head the rest is dropped. */
+static ssize_t coll__stream_recv_short(coll__stream *s, size_t length)
 {
     coll__piece piece;
     const ssize_t n = coll__pipe_read(&s->pipe, piece.bytes, length);
@@ -28367,16 +28865,15 @@ static size_t coll__stream_pull(coll__stream *s, int *error)
 {
     size_t total = 0;
 
-    while (s->in.first && s->state == COLL__STREAM_OPEN && !s->is_pull_posted) {
-        const size_t several = s->in.first->next ? coll__stream_awaits(s) : 0;
-        const ssize_t n = several ? coll__stream_recv_several(s, several) : coll__stream_recv(s);
+    while (s->in.first && s->state == COLL__STREAM_OPEN && !s->link.is_posted[COLL__RING_PULL]) {
+        const size_t length = coll__stream_awaits(s);
+        const ssize_t n = length > 0 ? coll__stream_recv_short(s, length) : coll__stream_recv(s);
         if (n <= 0) {
             if (n == 0) *error = 0;
             else if (errno != EAGAIN && errno != EINTR) *error = errno;
             break;
         }
         total += (size_t)n;
-        if (!several) coll__stream_pulled(s, (size_t)n);
     }
     return total;
 }
@@ -28393,9 +28890,8 @@ static size_t coll__stream_pull(coll__stream *s, int *error)
  *     lane 1          chunk 1           | chunk 2 ...
  *     lane 2          chunk 2     | chunk 1 ...
  *
- * A chunk has a head of 16 bytes: 0 u32 number of the message among the long ones of its direction, 4 u32 length, 8 u64 offset
- * in the body.  Length 0 is an end mark: on lane 0 it ends that lane's part of the message; on other lanes it ends the lane,
- * when the sender leaves.  A lane that closes without an end mark was cut, which ends the stream.
+ * A chunk has a head (coll__chunk).  Length 0 is an end mark: on lane 0 it ends that lane's part of the message; on other lanes
+ * it ends the lane, when the sender leaves.  A lane that closes without an end mark was cut, which ends the stream.
  *
  * Once all chunks of a long message are assigned, those of the next one follow, even if some are in flight.  The receiver
  * accepts COLL__LONG_MOST messages at once.  It leaves a chunk unread until the head of its message has arrived.  This cannot
@@ -28409,11 +28905,14 @@ static size_t coll__stream_pull(coll__stream *s, int *error)
 
 enum {
     COLL__CHUNK_MOST  = 8 * COLL__CHUNK_LEAST,
-    COLL__CHUNK_HEAD  = 16,
+    COLL__CHUNK_HEAD  = 16,                       /* bytes of its head                                        */
     COLL__CHUNKS_LANE = 8,                        /* chunks of a long body per lane, so that all end together */
     COLL__LONG_MOST   = 8,                        /* long messages received at the same time                  */
     COLL__UNSENT_MOST = 4 * COLL__CHUNK_LEAST     /* unsent bytes that a lane may buffer                      */
 };
+
+/* The head of a chunk: the number of its message among the long ones of its direction, and the place in the body. */
+typedef struct coll__chunk { uint32_t number, length; uint64_t offset; } coll__chunk;
 
 /* What a lane is sending: a message or a chunk; the first chunk on lane 0 follows the head of its message. */
 typedef struct coll__outgoing {
@@ -28429,24 +28928,22 @@ typedef enum coll__landing_step {
     COLL__LAND_HEAD,                              /* lane 0: a message's head                                 */
     COLL__LAND_BODY,                              /* `left` bytes of the message `xfer`, or of a chunk of it  */
     COLL__LAND_HELD,                              /* nothing until the chunk's message has begun              */
-    COLL__LAND_OVER                               /* nothing more                                             */
+    COLL__LAND_OVER,                              /* nothing more                                             */
+    COLL__LAND_WRONG                              /* nothing more: invalid data arrived                       */
 } coll__landing_step;
 
 typedef struct coll__stripe {
-    struct coll__stream *stream;
+    coll__connection link;
     int   index;
-    coll__pipe own, *pipe;                        /* lane 0 uses the stream's pipe                            */
-    bool  is_push_posted, is_pull_posted, is_watched;
+    coll__pipe own;                               /* lane 0 uses the stream's pipe                            */
     bool  has_heard;                              /* a head has arrived                                       */
-    bool  is_wrong;                               /* invalid data arrived                                     */
     coll__outgoing out;
     coll__landing_step step;
     unsigned char bytes[COLL__CHUNK_HEAD];        /* head of the arriving chunk, `got` bytes of it            */
     size_t got, left;
     unsigned char *body;
     coll_xfer *xfer;
-    struct iovec  push_vector[2], pull_vector[2];
-    struct msghdr push_message, pull_message;
+    struct iovec push_vector[2], pull_vector[2];
 } coll__stripe;
 
 /* A long message being received. */
@@ -28470,6 +28967,7 @@ typedef struct coll__stripe_set {
 } coll__stripe_set;
 
 /* NULL: the stream is one connection. */
+static inline coll__stripe *coll__stripe_of(const coll__connection *link) { return COLL__IS_WHOLE ? link->stripe : NULL; }
 static inline coll__stripe_set *coll__stripe_set_of(const coll__stream *s) { return COLL__IS_WHOLE ? s->stripe_set : NULL; }
 
 static inline bool coll__is_long(const coll_xfer *x) { return x->length > COLL__CHUNK_LEAST; }
@@ -28484,10 +28982,9 @@ static coll__stripe_set *coll__stripe_set_new(const coll_allocator *memory, coll
     b->count = count;
     for (int k = 0; k < count; k++) {
         coll__stripe *l = &b->stripes[k];
-        l->stream = s;
         l->index = k;
         l->own.fd = -1;
-        l->pipe = k == 0 ? &s->pipe : &l->own;
+        l->link = (coll__connection){ .stream = s, .stripe = l, .pipe = k == 0 ? &s->pipe : &l->own };
         l->step = k == 0 ? COLL__LAND_HEAD : COLL__LAND_CHUNK;
     }
     return b;
@@ -28500,11 +28997,15 @@ static void coll__stripe_set_free(coll__stripe_set *b)
     coll__give(b);
 }
 
-/* The pipe of a lane, or of the only connection. */
-static inline coll__pipe *coll__stream_lane(coll__stream *s, int lane)
+static inline int coll__lane_count(const coll__stream *s) { return coll__stripe_set_of(s) ? coll__stripe_set_of(s)->count : 1; }
+
+/* A lane, or the only connection. */
+static inline coll__connection *coll__stream_link(coll__stream *s, int lane)
 {
-    return coll__stripe_set_of(s) ? s->stripe_set->stripes[lane].pipe : &s->pipe;
+    return coll__stripe_set_of(s) ? &s->stripe_set->stripes[lane].link : &s->link;
 }
+
+static inline coll__pipe *coll__stream_lane(coll__stream *s, int lane) { return coll__stream_link(s, lane)->pipe; }
 
 /* Store a lane's connection.  true: all are connected. */
 static bool coll__stream_joined(coll__stream *s, int lane, coll__pipe *from)
@@ -28519,28 +29020,6 @@ static bool coll__stream_joined(coll__stream *s, int lane, coll__pipe *from)
     return ++s->stripe_set->open == s->stripe_set->count;
 }
 
-static COLL__UNUSED bool coll__chain_has(const coll__chain *c, const coll_xfer *x)
-{
-    const coll_xfer *at = c->first;
-
-    while (at && at != x) at = at->next;
-    return at != NULL;
-}
-
-/* Complete a message, which need not be the first. */
-static void coll__chain_take(coll__chain *c, coll_xfer *x, coll_status status)
-{
-    coll_xfer **at = &c->first;
-
-    COLL__ASSERT(coll__chain_has(c, x) && x->status == COLL_PENDING,
-                 "a message with rank %d ends with %d, after %d, and is %squeued", x->peer, status, x->status,
-                 coll__chain_has(c, x) ? "" : "not ");
-    while (*at != x) at = &(*at)->next;
-    *at = x->next;
-    if (!*at) c->end = at;
-    x->status = status;
-}
-
 /* ---- >>sending ---- */
 
 static inline bool coll__outgoing_is_due(const coll__outgoing *p) { return p->moved < p->head + p->length; }
@@ -28549,10 +29028,7 @@ static void coll__outgoing_say(coll__outgoing *p, uint32_t number, size_t length
 {
     COLL__ASSERT(p->head + COLL__CHUNK_HEAD <= sizeof p->bytes,
                  "the heads of chunk %u, %zu bytes at %zu, have no room behind %zu", (unsigned)number, length, offset, p->head);
-    coll__put32(p->bytes + p->head, number);
-    coll__put32(p->bytes + p->head + 4, (uint32_t)length);
-    coll__put32(p->bytes + p->head + 8, (uint32_t)offset);
-    coll__put32(p->bytes + p->head + 12, (uint32_t)((uint64_t)offset >> 32));
+    memcpy(p->bytes + p->head, &(coll__chunk){ number, (uint32_t)length, offset }, COLL__CHUNK_HEAD);
     p->head += COLL__CHUNK_HEAD;
 }
 
@@ -28573,7 +29049,7 @@ static void coll__outgoing_cut(coll__stripe_set *b, coll__outgoing *p)
 static bool coll__stripe_take(coll__stripe_set *b, coll__stripe *l)
 {
     coll__outgoing *p = &l->out;
-    coll_xfer *x = l->stream->out.first;
+    coll_xfer *x = l->link.stream->out.first;
 
     p->head = p->length = p->moved = 0;
     if (b->cutting) {
@@ -28604,14 +29080,11 @@ static bool coll__stripe_take(coll__stripe_set *b, coll__stripe *l)
 
 static struct msghdr *coll__stripe_push_message(coll__stripe *l)
 {
-    const coll__outgoing *p = &l->out;
-    const size_t body = p->moved > p->head ? p->moved - p->head : 0;
-    int n = 0;
+    coll__outgoing *p = &l->out;
+    const int n = coll__pieces(l->push_vector, p->bytes, p->head, p->body, p->length, p->moved);
 
-    if (p->moved < p->head) l->push_vector[n++] = (struct iovec){ l->out.bytes + p->moved, p->head - p->moved };
-    if (body < p->length) l->push_vector[n++] = (struct iovec){ p->body + body, p->length - body };
-    l->push_message = (struct msghdr){ .msg_iov = l->push_vector, .msg_iovlen = (size_t)n };
-    return &l->push_message;
+    l->link.push_message = (struct msghdr){ .msg_iov = l->push_vector, .msg_iovlen = (size_t)n };
+    return &l->link.push_message;
 }
 
 static void coll__stripe_pushed(coll__stripe *l, size_t moved)
@@ -28619,13 +29092,13 @@ static void coll__stripe_pushed(coll__stripe *l, size_t moved)
     coll__outgoing *p = &l->out;
     coll_xfer *x = p->xfer;
 
-    coll__tally(&l->stream->sent, moved);
+    coll__tally(&l->link.stream->sent, moved);
     p->moved += moved;
-    COLL__ASSERT(p->moved <= p->head + p->length, "lane %d to rank %d has sent %zu bytes of %zu", l->index, l->stream->peer,
+    COLL__ASSERT(p->moved <= p->head + p->length, "lane %d to rank %d has sent %zu bytes of %zu", l->index, l->link.stream->peer,
                  p->moved, p->head + p->length);
     if (coll__outgoing_is_due(p)) return;
     x->moved += p->length;
-    if (x->moved == COLL_HEAD_LENGTH + x->length) coll__chain_take(&l->stream->out, x, COLL_OK);
+    if (x->moved == COLL_HEAD_LENGTH + x->length) coll__chain_take(&l->link.stream->out, x, COLL_OK);
 }
 
 /* As coll__stream_push; one call per lane in turn. */
@@ -28638,8 +29111,8 @@ static size_t coll__stripe_set_push(coll__stream *s, int *error)
         before = total;
         for (int k = 0; k < b->count && s->out.first; k++) {
             coll__stripe *l = &b->stripes[k];
-            if (l->is_push_posted || (!coll__outgoing_is_due(&l->out) && !coll__stripe_take(b, l))) continue;
-            const ssize_t n = coll__pipe_send(l->pipe, coll__stripe_push_message(l));
+            if (l->link.is_posted[COLL__RING_PUSH] || (!coll__outgoing_is_due(&l->out) && !coll__stripe_take(b, l))) continue;
+            const ssize_t n = coll__pipe_send(l->link.pipe, coll__stripe_push_message(l));
             if (n < 0 && errno != EAGAIN && errno != EINTR) {
                 *error = errno;
                 return total;
@@ -28667,7 +29140,7 @@ static coll_xfer *coll__stripe_set_next(const coll__stripe_set *b, const coll__s
  * all bytes.  Nothing else is read with the first head, for it may be a refusal. */
 static struct msghdr *coll__stripe_pull_message(coll__stripe *l, bool is_posted)
 {
-    coll__stream *s = l->stream;
+    coll__stream *s = l->link.stream;
     coll_xfer *x = l->step == COLL__LAND_HEAD ? coll__stripe_set_next(s->stripe_set, s) : NULL;
     const struct iovec head = { l->bytes + l->got, COLL__CHUNK_HEAD - l->got };
     int n = 0;
@@ -28684,8 +29157,8 @@ static struct msghdr *coll__stripe_pull_message(coll__stripe *l, bool is_posted)
         l->pull_vector[n++] = (struct iovec){ l->body, l->left };
         if (!is_posted && coll__is_long(l->xfer)) l->pull_vector[n++] = head;
     }
-    l->pull_message = (struct msghdr){ .msg_iov = l->pull_vector, .msg_iovlen = (size_t)n };
-    return n > 0 ? &l->pull_message : NULL;
+    l->link.pull_message = (struct msghdr){ .msg_iov = l->pull_vector, .msg_iovlen = (size_t)n };
+    return n > 0 ? &l->link.pull_message : NULL;
 }
 
 static void coll__stripe_land(coll__stripe *l, coll_xfer *x, size_t offset, size_t length)
@@ -28699,7 +29172,7 @@ static void coll__stripe_land(coll__stripe *l, coll_xfer *x, size_t offset, size
 /* A message's head has arrived.  false: it is not the expected one. */
 static bool coll__stripe_head(coll__stripe *l, coll_xfer *x)
 {
-    coll__stream *s = l->stream;
+    coll__stream *s = l->link.stream;
     coll__stripe_set *b = coll__stripe_set_of(s);
 
     if (!l->has_heard && coll__begins_refusal(x->head)) {
@@ -28726,41 +29199,40 @@ static bool coll__stripe_head(coll__stripe *l, coll_xfer *x)
     return true;
 }
 
-/* A chunk's head has arrived.  false: invalid. */
-static bool coll__stripe_chunk(coll__stripe *l)
+/* A chunk's head has arrived. */
+static void coll__stripe_chunk(coll__stripe *l)
 {
-    coll__stripe_set *b = l->stream->stripe_set;
-    const uint32_t number = coll__get32(l->bytes), length = coll__get32(l->bytes + 4);
-    const uint64_t offset = coll__get32(l->bytes + 8) | (uint64_t)coll__get32(l->bytes + 12) << 32;
-    coll__inbound *a = &b->inbound[number % COLL__LONG_MOST];
+    coll__stripe_set *b = l->link.stream->stripe_set;
+    coll__chunk c;
 
-    if (!l->has_heard && coll__begins_refusal(l->bytes) && length > COLL__CHUNK_MOST) {
+    memcpy(&c, l->bytes, sizeof c);
+    coll__inbound *const a = &b->inbound[c.number % COLL__LONG_MOST];
+    const size_t most = a->xfer && a->number == c.number ? a->xfer->length : 0;
+    if (!l->has_heard && coll__begins_refusal(l->bytes) && c.length > COLL__CHUNK_MOST) {
         b->refuser = l;
-        l->stream->state = COLL__STREAM_REFUSED;
-        return true;
+        l->link.stream->state = COLL__STREAM_REFUSED;
+        return;
     }
     l->has_heard = true;
-    if (length == 0) {
+    if (c.length == 0) {
         l->got = 0;
         l->step = l->index == 0 ? COLL__LAND_HEAD : COLL__LAND_OVER;
-        return true;
-    }
-    if ((int32_t)(number - b->in_number) > 0 && l->index > 0) {
+    } else if ((int32_t)(c.number - b->in_number) > 0 && l->index > 0) {
         l->step = COLL__LAND_HELD;
-        return true;
+    } else if (most == 0 || c.length > COLL__CHUNK_MOST || c.offset > most || c.length > most - c.offset
+               || c.length > most - a->announced) {
+        l->step = COLL__LAND_WRONG;
+    } else {
+        l->got = 0;
+        a->announced += c.length;
+        coll__stripe_land(l, a->xfer, (size_t)c.offset, c.length);
     }
-    if (!a->xfer || a->number != number || length > COLL__CHUNK_MOST || offset > a->xfer->length
-        || length > a->xfer->length - offset || length > a->xfer->length - a->announced) return false;
-    l->got = 0;
-    a->announced += length;
-    coll__stripe_land(l, a->xfer, (size_t)offset, length);
-    return true;
 }
 
 /* The assigned body bytes of a lane have all arrived. */
 static void coll__stripe_landed(coll__stripe *l)
 {
-    coll__stream *s = l->stream;
+    coll__stream *s = l->link.stream;
     coll__stripe_set *b = coll__stripe_set_of(s);
     coll_xfer *x = l->xfer;
 
@@ -28778,10 +29250,10 @@ static void coll__stripe_landed(coll__stripe *l)
 /* Account for `moved` bytes, stored as coll__stripe_pull_message said. */
 static void coll__stripe_pulled(coll__stripe *l, size_t moved)
 {
-    coll__stream *s = l->stream;
+    coll__stream *s = l->link.stream;
 
     coll__tally(&s->received, moved);
-    while (moved > 0 && !l->is_wrong && s->state == COLL__STREAM_OPEN) {
+    while (moved > 0 && l->step != COLL__LAND_WRONG && s->state == COLL__STREAM_OPEN) {
         coll_xfer *x = l->step == COLL__LAND_HEAD ? coll__stripe_set_next(s->stripe_set, s) : l->xfer;
         const size_t left = l->step == COLL__LAND_HEAD ? COLL_HEAD_LENGTH - x->moved
                           : l->step == COLL__LAND_CHUNK ? COLL__CHUNK_HEAD - l->got : l->left;
@@ -28789,7 +29261,7 @@ static void coll__stripe_pulled(coll__stripe *l, size_t moved)
         moved -= part;
         if (l->step == COLL__LAND_CHUNK) {
             l->got += part;
-            if (part == left) l->is_wrong = !coll__stripe_chunk(l);
+            if (part == left) coll__stripe_chunk(l);
             continue;
         }
         x->moved += part;
@@ -28806,8 +29278,8 @@ static void coll__stripe_pulled(coll__stripe *l, size_t moved)
 /* A lane is closed.  Is the stream closed?  Not if only lane 0 is, after its last data, and chunks are still arriving. */
 static bool coll__stripe_closed(coll__stripe *l)
 {
-    const coll__stripe_set *b = l->stream->stripe_set;
-    const coll_xfer *x = coll__stripe_set_next(b, l->stream);
+    const coll__stripe_set *b = l->link.stream->stripe_set;
+    const coll_xfer *x = coll__stripe_set_next(b, l->link.stream);
 
     if (l->index > 0 || l->step != COLL__LAND_HEAD || b->inbound_count == 0 || (x && x->moved > 0)) return true;
     l->step = COLL__LAND_OVER;
@@ -28817,14 +29289,14 @@ static bool coll__stripe_closed(coll__stripe *l)
 /* Read once from a lane; returns the bytes.  *error as in coll__stream_pull; EBADMSG: invalid data. */
 static size_t coll__stripe_pull(coll__stripe *l, int *error)
 {
-    if (l->is_pull_posted) return 0;
-    if (l->step == COLL__LAND_HELD && !coll__stripe_chunk(l)) l->is_wrong = true;
-    struct msghdr *m = l->is_wrong ? NULL : coll__stripe_pull_message(l, false);
-    const ssize_t n = m ? coll__pipe_recv(l->pipe, m) : 0;
+    if (l->link.is_posted[COLL__RING_PULL]) return 0;
+    if (l->step == COLL__LAND_HELD) coll__stripe_chunk(l);
+    struct msghdr *m = coll__stripe_pull_message(l, false);
+    const ssize_t n = m ? coll__pipe_recv(l->link.pipe, m) : 0;
     if (n < 0 && errno != EAGAIN && errno != EINTR) *error = errno;
     if (m && n == 0 && coll__stripe_closed(l)) *error = 0;
     if (n > 0) coll__stripe_pulled(l, (size_t)n);
-    if (l->is_wrong) *error = EBADMSG;
+    if (l->step == COLL__LAND_WRONG) *error = EBADMSG;
     return n > 0 ? (size_t)n : 0;
 }
 
@@ -28860,11 +29332,9 @@ static void coll__stripe_set_leave(coll__stream *s, int64_t deadline)
     for (int k = 0; k < b->count; k++) {
         coll__stripe *l = &b->stripes[k];
         if (!coll__outgoing_is_due(&l->out) && (k > 0 || b->owes_end))
-            (void)coll__pipe_transfer(l->pipe, end, sizeof end, true, deadline);
+            (void)coll__pipe_transfer(l->link.pipe, end, sizeof end, true, deadline);
     }
 }
-
-static inline int coll__lane_count(const coll__stream *s) { return coll__stripe_set_of(s) ? coll__stripe_set_of(s)->count : 1; }
 
 #endif /* COLL_TCP_LANES_H */
 /* ---- transports/tcp/coll_tcp_io.h ---- */
@@ -28936,13 +29406,14 @@ typedef struct coll__active { coll__stream **streams; int count; } coll__active;
 
 /* ---- >>poll ---- */
 
-/* Add a pipe to the poll set.  false: it is ready now. */
-static bool coll__poll_add(coll__io *io, int *n, coll__pipe *pipe, short query)
+/* What to poll a connection for; 0: nothing.  false: it is ready now. */
+static bool coll__link_await(const coll__connection *e, short *want)
 {
-    const short want = query ? coll__pipe_await(pipe, query) : 0;
+    coll__stripe *const l = coll__stripe_of(e);
+    const short query = l ? coll__stripe_query(l) : coll__stream_query(e->stream);
 
-    if (want) io->fds[(*n)++] = (struct pollfd){ .fd = pipe->fd, .events = want };
-    return want || !query;
+    *want = query ? coll__pipe_await(e->pipe, query) : 0;
+    return *want || !query;
 }
 
 static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_ms)
@@ -28952,12 +29423,12 @@ static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_m
     for (int i = 0; i < active->count; i++) {
         coll__stream *s = active->streams[i];
         if (s->state != COLL__STREAM_OPEN) continue;
-        coll__stripe_set *const lanes = coll__stripe_set_of(s);
-        for (int k = 0; lanes && k < lanes->count; k++) {
-            coll__stripe *l = &lanes->stripes[k];
-            if (!coll__poll_add(io, &n, l->pipe, coll__stripe_query(l))) wait_ms = 0;
+        for (int k = 0; k < coll__lane_count(s); k++) {
+            const coll__connection *e = coll__stream_link(s, k);
+            short want;
+            if (!coll__link_await(e, &want)) wait_ms = 0;
+            if (want) io->fds[n++] = (struct pollfd){ .fd = e->pipe->fd, .events = want };
         }
-        if (!lanes && !coll__poll_add(io, &n, &s->pipe, coll__stream_query(s))) wait_ms = 0;
     }
     coll__watched_wait(&io->events, io->fds, n, wait_ms);
 }
@@ -29054,53 +29525,27 @@ static const char *coll__uring_hint(int error)
 
 static void coll__uring_close(coll__io *io) { io->uring.io_uring_queue_exit(&io->ring); }
 
-/* Kind of a request, in the lowest bits of its tag; the rest is the address of a stream or a lane. */
-enum {
-    COLL__RING_PULL = 0, COLL__RING_PUSH = 1, COLL__RING_EVENTS = 2, COLL__RING_CANCEL = 3, COLL__RING_LANE = 4,
-    COLL__RING_MASK = 7
-};
-
-static void coll__uring_lane_completed(coll__stripe *l, int what, size_t moved)
-{
-    if (what == COLL__RING_EVENTS) {
-        l->is_watched = false;
-    } else if (what == COLL__RING_PULL) {
-        l->is_pull_posted = false;
-        if (moved) coll__stripe_pulled(l, moved);
-    } else {
-        l->is_push_posted = false;
-        if (moved) coll__stripe_pushed(l, moved);
-    }
-}
+/* In the lowest bits of the tag of a request, beside COLL__RING_PULL and others; the rest is the address of a connection. */
+enum { COLL__RING_CANCEL = COLL__RING_KINDS, COLL__RING_MASK = 3 };
 
 /* Account for a completed request.  Errors are ignored: the next plain call on the socket returns them again. */
 static void coll__uring_completed(coll__io *io, const struct io_uring_cqe *cqe)
 {
     const uintptr_t tag = (uintptr_t)io_uring_cqe_get_data(cqe);
-    coll__stream *s = (coll__stream *)(tag & ~(uintptr_t)COLL__RING_MASK);
+    const unsigned kind = (unsigned)tag & COLL__RING_MASK;
+    coll__connection *e = (coll__connection *)(tag & ~(uintptr_t)COLL__RING_MASK);
     const size_t moved = cqe->res > 0 ? (size_t)cqe->res : 0;
 
     COLL__ASSERT(io->posted > 0, "io_uring has done something (%d), and nothing was asked of it", cqe->res);
     io->posted--;
-    if (tag & COLL__RING_LANE) {
-        coll__uring_lane_completed((coll__stripe *)(tag & ~(uintptr_t)COLL__RING_MASK), (int)(tag & 3), moved);
-        return;
-    }
-    switch (tag & COLL__RING_MASK) {
-    case COLL__RING_PULL:
-        s->is_pull_posted = false;
-        if (moved) coll__stream_pulled(s, moved);
-        break;
-    case COLL__RING_PUSH:
-        s->is_push_posted = false;
-        if (moved) coll__stream_pushed(s, moved);
-        break;
-    case COLL__RING_EVENTS:
-        if (s) s->is_watched = false;
-        else io->is_events_posted = false;
-        break;
-    default: break;                               /* a completed cancellation                                 */
-    }
+    if (kind == COLL__RING_EVENTS && !e) io->is_events_posted = false;
+    if (kind == COLL__RING_CANCEL || !e) return;
+    e->is_posted[kind] = false;
+    if (moved == 0 || kind == COLL__RING_EVENTS) return;
+    if (kind == COLL__RING_PULL && e->stripe) coll__stripe_pulled(e->stripe, moved);
+    else if (kind == COLL__RING_PULL) coll__stream_pulled(e->stream, moved);
+    else if (e->stripe) coll__stripe_pushed(e->stripe, moved);
+    else coll__stream_pushed(e->stream, moved);
 }
 
 /* The next completion, if any: io_uring_peek_cqe. */
@@ -29138,75 +29583,61 @@ static struct io_uring_sqe *coll__uring_request(coll__io *io)
     return sqe;
 }
 
-static void coll__uring_cancel_one(coll__io *io, uintptr_t tag)
-{
-    struct io_uring_sqe *sqe = coll__uring_request(io);
-
-    if (!sqe) return;
-    io_uring_prep_cancel(sqe, (void *)tag, 0);
-    io_uring_sqe_set_data(sqe, (void *)(uintptr_t)COLL__RING_CANCEL);
-}
-
 /* Cancel all requests of a stream. */
 static void coll__uring_cancel(coll__io *io, coll__stream *s)
 {
-    if (s->is_pull_posted) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_PULL);
-    if (s->is_push_posted) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_PUSH);
-    if (s->is_watched) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_EVENTS);
-    const coll__stripe_set *const lanes = coll__stripe_set_of(s);
-    for (int k = 0; lanes && k < lanes->count; k++) {
-        const coll__stripe *l = &lanes->stripes[k];
-        const uintptr_t tag = (uintptr_t)l | COLL__RING_LANE;
-        if (l->is_pull_posted) coll__uring_cancel_one(io, tag | COLL__RING_PULL);
-        if (l->is_push_posted) coll__uring_cancel_one(io, tag | COLL__RING_PUSH);
-        if (l->is_watched) coll__uring_cancel_one(io, tag | COLL__RING_EVENTS);
+    struct io_uring_sqe *sqe;
+
+    for (int i = 0; i < coll__lane_count(s) * COLL__RING_KINDS; i++) {
+        const coll__connection *e = coll__stream_link(s, i / COLL__RING_KINDS);
+        if (!e->is_posted[i % COLL__RING_KINDS] || !(sqe = coll__uring_request(io))) continue;
+        io_uring_prep_cancel(sqe, (void *)((uintptr_t)e | (unsigned)(i % COLL__RING_KINDS)), 0);
+        io_uring_sqe_set_data(sqe, (void *)(uintptr_t)COLL__RING_CANCEL);
     }
 }
 
 /* For a pipe that is not a plain socket: request a poll.  false: it is ready now. */
-static bool coll__uring_watch(coll__io *io, coll__pipe *pipe, short query, bool *is_watched, uintptr_t tag)
+static bool coll__uring_watch(coll__io *io, coll__connection *e)
 {
-    const short want = query ? coll__pipe_await(pipe, query) : 0;
-    struct io_uring_sqe *sqe = want && !*is_watched ? coll__uring_request(io) : NULL;
+    short want;
+    const bool is_idle = coll__link_await(e, &want);
+    struct io_uring_sqe *sqe = want && !e->is_posted[COLL__RING_EVENTS] ? coll__uring_request(io) : NULL;
 
-    if (query && !want) return false;
-    if (!sqe) return true;
-    io_uring_prep_poll_add(sqe, pipe->fd, (unsigned)want);
-    io_uring_sqe_set_data(sqe, (void *)(tag | COLL__RING_EVENTS));
-    *is_watched = true;
+    if (!sqe) return is_idle;
+    io_uring_prep_poll_add(sqe, e->pipe->fd, (unsigned)want);
+    io_uring_sqe_set_data(sqe, (void *)((uintptr_t)e | COLL__RING_EVENTS));
+    e->is_posted[COLL__RING_EVENTS] = true;
     return true;
 }
 
-/* Submit at most one transfer per direction for each lane.  false: a lane is ready now. */
-static bool coll__uring_lanes(coll__io *io, coll__stripe_set *b)
+/* Submit one transfer per direction for a connection.  false: it is ready now.  MSG_WAITALL is set after the head has been
+ * checked: another message may be shorter. */
+static bool coll__uring_post(coll__io *io, coll__connection *e)
 {
-    bool may_wait = true;
+    coll__stream *s = e->stream;
+    coll__stripe *l = e->stripe;
+    struct io_uring_sqe *sqe;
 
-    for (int k = 0; k < b->count; k++) {
-        coll__stripe *l = &b->stripes[k];
-        const uintptr_t tag = (uintptr_t)l | COLL__RING_LANE;
-        struct io_uring_sqe *sqe;
-        if (!coll__pipe_is_plain(l->pipe)) {
-            may_wait = coll__uring_watch(io, l->pipe, coll__stripe_query(l), &l->is_watched, tag) && may_wait;
-            continue;
-        }
-        struct msghdr *m = l->is_pull_posted ? NULL : coll__stripe_pull_message(l, true);
-        if (m && (sqe = coll__uring_request(io))) {
-            io_uring_prep_recvmsg(sqe, l->pipe->fd, m, l->step == COLL__LAND_BODY ? MSG_WAITALL : 0);
-            io_uring_sqe_set_data(sqe, (void *)(tag | COLL__RING_PULL));
-            l->is_pull_posted = true;
-        }
-        if (coll__outgoing_is_due(&l->out) && !l->is_push_posted && (sqe = coll__uring_request(io))) {
-            io_uring_prep_sendmsg(sqe, l->pipe->fd, coll__stripe_push_message(l), MSG_WAITALL | MSG_NOSIGNAL);
-            io_uring_sqe_set_data(sqe, (void *)(tag | COLL__RING_PUSH));
-            l->is_push_posted = true;
-        }
+    if (!coll__pipe_is_plain(e->pipe)) return coll__uring_watch(io, e);
+    const bool is_body = l ? l->step == COLL__LAND_BODY : s->in.first && s->in.first->moved >= COLL_HEAD_LENGTH;
+    struct msghdr *m = NULL;
+    if (!e->is_posted[COLL__RING_PULL] && s->in.first) m = l ? coll__stripe_pull_message(l, true) : coll__pull_message(s);
+    if (m && (sqe = coll__uring_request(io))) {
+        io_uring_prep_recvmsg(sqe, e->pipe->fd, m, is_body ? MSG_WAITALL : 0);
+        io_uring_sqe_set_data(sqe, (void *)((uintptr_t)e | COLL__RING_PULL));
+        e->is_posted[COLL__RING_PULL] = true;
     }
-    return may_wait;
+    const bool is_due = l ? coll__outgoing_is_due(&l->out) : s->out.first != NULL;
+    if (is_due && !e->is_posted[COLL__RING_PUSH] && (sqe = coll__uring_request(io))) {
+        m = l ? coll__stripe_push_message(l) : coll__push_message(s);
+        io_uring_prep_sendmsg(sqe, e->pipe->fd, m, MSG_WAITALL | MSG_NOSIGNAL);
+        io_uring_sqe_set_data(sqe, (void *)((uintptr_t)e | COLL__RING_PUSH));
+        e->is_posted[COLL__RING_PUSH] = true;
+    }
+    return true;
 }
 
-/* Submit one transfer per direction for each stream, and wait for the first completion.  MSG_WAITALL is set after the head has
- * been checked: another message may be shorter. */
+/* Submit transfers for all connections, and wait for the first completion. */
 static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_ms)
 {
     struct __kernel_timespec t = { wait_ms / 1000, (wait_ms % 1000) * (long long)COLL__MS };
@@ -29221,26 +29652,8 @@ static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_
     for (int i = 0; i < active->count; i++) {
         coll__stream *s = active->streams[i];
         if (s->state != COLL__STREAM_OPEN) continue;
-        if (coll__stripe_set_of(s)) {
-            if (!coll__uring_lanes(io, coll__stripe_set_of(s))) t = (struct __kernel_timespec){ 0, 0 };
-            continue;
-        }
-        if (!coll__pipe_is_plain(&s->pipe)) {
-            if (!coll__uring_watch(io, &s->pipe, coll__stream_query(s), &s->is_watched, (uintptr_t)s))
-                t = (struct __kernel_timespec){ 0, 0 };
-            continue;
-        }
-        if (s->in.first && !s->is_pull_posted && (sqe = coll__uring_request(io))) {
-            const unsigned whole = s->in.first->moved < COLL_HEAD_LENGTH ? 0 : MSG_WAITALL;
-            io_uring_prep_recvmsg(sqe, s->pipe.fd, coll__pull_message(s), whole);
-            io_uring_sqe_set_data(sqe, (void *)((uintptr_t)s | COLL__RING_PULL));
-            s->is_pull_posted = true;
-        }
-        if (s->out.first && !s->is_push_posted && (sqe = coll__uring_request(io))) {
-            io_uring_prep_sendmsg(sqe, s->pipe.fd, coll__push_message(s), MSG_WAITALL | MSG_NOSIGNAL);
-            io_uring_sqe_set_data(sqe, (void *)((uintptr_t)s | COLL__RING_PUSH));
-            s->is_push_posted = true;
-        }
+        for (int k = 0; k < coll__lane_count(s); k++)
+            if (!coll__uring_post(io, coll__stream_link(s, k))) t = (struct __kernel_timespec){ 0, 0 };
     }
     (void)io->uring.io_uring_submit_and_wait_timeout(&io->ring, &cqe, 1, &t, NULL);
     (void)coll__uring_reap(io);
@@ -29263,9 +29676,10 @@ static coll_status coll__io_open(coll__io *io, const coll_allocator *memory, con
                                  const coll__log *log)
 {
     coll__io_init(io);
-    const int watch = coll__watched_open(&io->events, memory);
+    const size_t room = coll__watched_room(streams);
+    const int watch = coll__watched_open(&io->events, memory, room);
     const int doorbell = is_heard ? coll__doorbell_open_pipe(&io->doorbell) : coll__doorbell_open(&io->doorbell);
-    io->fds = (struct pollfd *)coll__take_zeros(memory, streams + 1, sizeof *io->fds);
+    io->fds = (struct pollfd *)coll__take_zeros(memory, streams + 1 + room, sizeof *io->fds);
     if (watch || doorbell || !io->fds)
         return coll__start_failed(COLL_ERR_SYSTEM, "descriptors to wait with: %s",
                                   strerror(watch ? watch : doorbell ? doorbell : ENOMEM));
@@ -29321,11 +29735,7 @@ static void coll__io_watch(coll__io *io, int fd, short want, uint64_t tag) { col
 static void coll__io_forget(coll__io *io, int fd) { coll__watched_remove(&io->events, fd); }
 
 /* Wait for events only. */
-static void coll__io_wait_events(coll__io *io, int wait_ms)
-{
-    struct pollfd only[1];
-    coll__watched_wait(&io->events, only, 1, wait_ms);
-}
+static void coll__io_wait_events(coll__io *io, int wait_ms) { coll__watched_wait(&io->events, io->fds, 1, wait_ms); }
 
 #endif /* COLL_TCP_IO_H */
 /* ---- transports/coll_tcp.h, continued ---- */
@@ -29363,7 +29773,6 @@ typedef struct coll__control_line {
     coll__pipe    pipe;
     struct coll__handshake *handshake;            /* while connecting; NULL on rank 0                         */
     bool          is_wanted;                      /* connect, not before call_at                              */
-    bool          is_reached;                     /* the other host's kernel has accepted the connect         */
     bool          is_met;                         /* a control message has arrived: a close is now a death    */
     int           calls;                          /* connection attempts                                      */
     int           refusals;                       /* connects that were refused, in a row                     */
@@ -29402,8 +29811,6 @@ typedef struct coll__heartbeat {
     bool    is_asking;                            /* the calling thread has reported, and waits for the decision */
     bool    has_slept;                            /* this process was suspended for a large part of liveness_ms */
     bool    is_taken;                             /* the calling thread has read the decision                 */
-    bool    is_suspicion;                         /* the text only says what is wrong with the rank           */
-    bool    has_abort_told;
     int    *departed, departed_count;             /* ranks that have left, in that order                      */
     int    *dead, dead_count;                     /* ranks that have died, in that order                      */
     unsigned char *has_left, *is_dead;
@@ -29412,7 +29819,7 @@ typedef struct coll__heartbeat {
     unsigned char  waiting[COLL__REPORT_LENGTH];
     unsigned char  made[COLL__REPORT_LENGTH];    /* sent when leaving: nothing, and coll__head_of_made        */
     unsigned char  detector_made[COLL__REPORT_LENGTH];       /* of rank 0, once it has left                   */
-    coll__beat  own, *beats;                      /* of this rank; last heartbeat of each rank                */
+    coll__beat *beats;                            /* last heartbeat of each rank, also of this one            */
     coll__session *session;                       /* NULL: not known yet                                      */
     uint64_t activity_count;
     int64_t  activity_since;
@@ -29461,7 +29868,7 @@ static inline unsigned coll__bit_of(coll__control_note note) { return 1u << (uns
 /* Rank 0's answer about a rank. */
 static void coll__heartbeat_answer(const coll__heartbeat *p, int rank, unsigned char *out)
 {
-    coll__beat beat = rank == p->rank ? p->own : p->beats[rank];
+    coll__beat beat = p->beats[rank];
 
     if (rank != p->rank && beat.pid) beat.age_ms = (uint32_t)((coll__now() - p->lines[rank].heard_at) / COLL__MS);
     coll__beat_write(out, rank, &beat);
@@ -29476,11 +29883,10 @@ static bool coll__note_next(coll__heartbeat *p, coll__control_line *line, int in
 
     while (p->rank == 0 && line->byes_told < p->departed_count && p->departed[line->byes_told] == index) line->byes_told++;
     if (all & coll__bit_of(COLL__CONTROL_HEARTBEAT)) {
-        coll__beat_write(line->out, p->rank, &p->own);
+        coll__beat_write(line->out, p->rank, &p->beats[p->rank]);
     } else if (all & coll__bit_of(COLL__CONTROL_FAIL)) {
         note = COLL__CONTROL_FAIL;
-        const bool is_suspicion = what == &p->report && p->is_suspicion;
-        coll__control_write(line->out, is_suspicion ? COLL__CONTROL_SUSPECT : note, what->status, what->rank, what->text);
+        coll__control_write(line->out, note, what->status, what->rank, what->text);
     } else if (p->rank == 0 && p->decision.status != COLL_OK && line->deaths_told < p->dead_count) {
         note = COLL__CONTROL_FAIL;                /* died after the decision                                  */
         coll__control_write(line->out, note, COLL_ERR_PEER, p->dead[line->deaths_told++], "");
@@ -29510,21 +29916,15 @@ static bool coll__note_next(coll__heartbeat *p, coll__control_line *line, int in
     return true;
 }
 
-/* Send as much as the connection takes.  If it fails, drop the rest; the next read detects the close. */
+/* Send as much as the connection takes.  If it fails, the next read detects the close. */
 static void coll__line_flush(coll__heartbeat *p, int index)
 {
     coll__control_line *line = &p->lines[index];
 
     while (line->pipe.fd >= 0 && (line->unsent > 0 || coll__note_next(p, line, index))) {
         const ssize_t n = coll__pipe_move(&line->pipe, line->out + (COLL__CONTROL_LENGTH - line->unsent), line->unsent, true);
-        if (n == -EAGAIN) return;
-        if (n < 0) {
-            line->unsent = line->wants = 0;
-            line->asked_count = 0;
-            line->byes_told = p->departed_count;
-            line->deaths_told = p->dead_count;
-            return;
-        }
+        if (n < 0 && n != -EAGAIN) line->unsent = 0;
+        if (n < 0) return;
         line->unsent -= (size_t)n;
     }
 }
@@ -29569,28 +29969,33 @@ static void coll__heartbeat_decide(coll__heartbeat *p, const coll_failure *failu
     coll__heartbeat_news(p);
 }
 
-/* Decide that a rank failed: "rank 2 (hostB, ...) is gone". */
+/* "rank 2 (hostB, ...) is gone" */
+static void coll__peer_failure(const coll__heartbeat *p, coll_failure *failure, coll_status status, int rank, const char *what)
+{
+    char who[COLL__ADDRESS_TEXT + COLL__NAME_LENGTH + 40];
+
+    coll__set_failure(failure, status, rank, "%s %s", coll__heartbeat_who(p, rank, who, sizeof who), what);
+}
+
+/* Decide that a rank failed. */
 static void coll__heartbeat_failed(coll__heartbeat *p, coll_status status, int rank, const char *what)
 {
     coll_failure failure = { COLL_OK, -1, "" };
-    char who[COLL__ADDRESS_TEXT + COLL__NAME_LENGTH + 40];
 
-    coll__set_failure(&failure, status, rank, "%s %s", coll__heartbeat_who(p, rank, who, sizeof who), what);
+    coll__peer_failure(p, &failure, status, rank, what);
     coll__heartbeat_decide(p, &failure, false);
 }
 
 /* This rank detected a failure.  At rank 0, or if rank 0 has left, that is the decision.  Otherwise it is reported to rank 0;
  * the first report counts. */
-static void coll__heartbeat_report(coll__heartbeat *p, const coll_failure *cause, bool is_suspicion)
+static void coll__heartbeat_report(coll__heartbeat *p, const coll_failure *cause)
 {
     const bool is_detector = p->rank == 0 || p->has_left[0];
 
     if (p->decision.status != COLL_OK) return;
-    if (is_detector && is_suspicion) coll__heartbeat_failed(p, cause->status, cause->rank, cause->text);
-    else if (is_detector) coll__heartbeat_decide(p, cause, false);
+    if (is_detector) coll__heartbeat_decide(p, cause, false);
     if (is_detector || p->report.status != COLL_OK) return;
     p->report = *cause;
-    p->is_suspicion = is_suspicion;
     coll__heartbeat_want(p, COLL__CONTROL_FAIL);
 }
 
@@ -29598,7 +30003,8 @@ static bool coll__line_is_watched(const coll__heartbeat *p, int index)
 {
     const coll__control_line *line = &p->lines[index];
     const bool is_ours = index < p->size && index < p->line_count;
-    return is_ours && (line->pipe.fd >= 0 || line->is_reached) && !p->has_left[index] && !p->is_dead[index];
+    const bool is_reached = line->pipe.fd >= 0 || (line->handshake && line->handshake->is_reached);
+    return is_ours && is_reached && !p->has_left[index] && !p->is_dead[index];
 }
 
 static void coll__line_event(coll__heartbeat *p, int index);
@@ -29639,11 +30045,8 @@ static void coll__check_silence(coll__heartbeat *p, int64_t now)
     coll_failure failure = { COLL_OK, -1, "" };
     int count = 0;
 
-    if (first < 0) return;
-    if (p->decision.status != COLL_OK) {
-        coll__heartbeat_dies(p, first);
-        return;
-    }
+    if (first >= 0 && p->decision.status != COLL_OK) coll__heartbeat_dies(p, first);
+    if (first < 0 || p->decision.status != COLL_OK) return;
     for (int i = 0; p->rank == 0 && i < p->size; i++) {
         if (!coll__line_is_silent(p, i, now, coll__liveness(p))) continue;
         coll__heartbeat_dies(p, i);
@@ -29688,7 +30091,7 @@ static void coll__check_paths(coll__heartbeat *p, int64_t now)
         if (!path->unanswered_at || now - path->unanswered_at <= coll__silence_limit(p)) continue;
         if (coll__line_is_watched(p, path->peer)) continue;
         coll__failed_link(p, &cause, path->peer, p->rank, path->peer, "");
-        coll__heartbeat_report(p, &cause, false);
+        coll__heartbeat_report(p, &cause);
     }
 }
 
@@ -29702,7 +30105,7 @@ static void coll__bye_heard(coll__heartbeat *p, int rank)
     coll__heartbeat_news(p);
     if (rank == 0 && p->report.status != COLL_OK && !p->is_asking) {              /* it left without a decision */
         const coll_failure cause = p->report;
-        coll__heartbeat_report(p, &cause, p->is_suspicion);
+        coll__heartbeat_report(p, &cause);
     }
 }
 
@@ -29724,7 +30127,6 @@ static void coll__line_closed(coll__heartbeat *p, int index, int error)
     char what[160];
 
     coll__pipe_close(&line->pipe);
-    line->is_reached = false;
     if (!line->is_met && !p->has_left[index % p->size] && (p->rank == 0 || index == 0)) coll__heartbeat_missed(p, index);
     if (!line->is_met || index >= p->size || p->has_left[index]) return;
     coll__heartbeat_dies(p, index);
@@ -29766,7 +30168,6 @@ static void coll__line_heard(coll__heartbeat *p, int index, const unsigned char 
         break;
     case COLL__CONTROL_HEARTBEAT: coll__beat_read(bytes, &p->beats[rank]); break;
     case COLL__CONTROL_FAIL: coll__heartbeat_decide(p, &control.what, is_of_detector); break;
-    case COLL__CONTROL_SUSPECT: if (p->rank == 0) coll__heartbeat_report(p, &control.what, true); break;
     case COLL__CONTROL_WAITING: if (p->rank == 0) coll__heartbeat_compare(p, index, bytes + COLL__CONTROL_TEXT); break;
     case COLL__CONTROL_WHERE:
         if (p->rank == 0 && line->asked_count < COLL__ASKED_MOST) line->asked[line->asked_count++] = control.what.rank;
@@ -29775,23 +30176,30 @@ static void coll__line_heard(coll__heartbeat *p, int index, const unsigned char 
     }
 }
 
+/* Read until there are `wanted` bytes.  Returns 0, or an errno: EAGAIN; ECONNRESET at the end of the stream. */
+static int coll__pipe_fill(coll__pipe *pipe, unsigned char *bytes, size_t *length, size_t wanted)
+{
+    while (*length < wanted) {
+        const ssize_t n = coll__pipe_move(pipe, bytes + *length, wanted - *length, false);
+        if (n < 0) return (int)-n;
+        *length += (size_t)n;
+    }
+    return 0;
+}
+
 /* Read all that a control connection has. */
 static void coll__line_event(coll__heartbeat *p, int index)
 {
     coll__control_line *line = &p->lines[index];
 
     while (line->pipe.fd >= 0) {
-        const ssize_t n = coll__pipe_move(&line->pipe, line->bytes + line->length, COLL__CONTROL_LENGTH - line->length, false);
-        if (n == -EAGAIN) return;
-        if (n < 0) {
-            coll__line_closed(p, index, (int)-n);
-            return;
-        }
-        line->length += (size_t)n;
-        line->heard_at = coll__now();
-        if (line->length < COLL__CONTROL_LENGTH) continue;
+        const size_t before = line->length;
+        const int error = coll__pipe_fill(&line->pipe, line->bytes, &line->length, COLL__CONTROL_LENGTH);
+        if (line->length > before) line->heard_at = coll__now();
+        if (error == EAGAIN) return;
         line->length = 0;
-        coll__line_heard(p, index, line->bytes);
+        if (error) coll__line_closed(p, index, error);
+        else coll__line_heard(p, index, line->bytes);
     }
 }
 
@@ -29800,7 +30208,6 @@ static void coll__line_event(coll__heartbeat *p, int index)
 /* Defined in coll_tcp_probe.h. */
 static void coll__probe_due(coll__heartbeat *p, int64_t now);
 static void coll__probe_go_on(coll__heartbeat *p, int rank);
-static void coll__probe_ends(coll__control_line *line);
 /* Defined in coll_tcp_accept.h. */
 static int  coll__accept_watch(struct coll__tcp *tcp, struct pollfd *fds, int64_t *next);
 static void coll__accept_serve(struct coll__tcp *tcp, const struct pollfd *fds, int count);
@@ -29809,6 +30216,7 @@ static void coll__accept_serve(struct coll__tcp *tcp, const struct pollfd *fds, 
 static void coll__heartbeat_look(coll__heartbeat *p, int64_t now)
 {
     uint64_t words[COLL_HEAD_LENGTH / 8];
+    coll__beat *const own = &p->beats[p->rank];
 
     if (!p->session) return;
     const coll__activity *const d = &p->session->activity;
@@ -29816,14 +30224,14 @@ static void coll__heartbeat_look(coll__heartbeat *p, int64_t now)
     if (turn != p->activity_count) {
         p->activity_count = turn;
         p->activity_since = now;
-        p->own.is_inside = __atomic_load_n(&d->inside, __ATOMIC_RELAXED) > 0;
+        own->is_inside = __atomic_load_n(&d->inside, __ATOMIC_RELAXED) > 0;
         for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) words[i] = __atomic_load_n(&d->now[i], __ATOMIC_RELAXED);
-        memcpy(p->own.now, words, sizeof words);
+        memcpy(own->now, words, sizeof words);
         for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) words[i] = __atomic_load_n(&d->last[i], __ATOMIC_RELAXED);
-        memcpy(p->own.last, words, sizeof words);
+        memcpy(own->last, words, sizeof words);
     }
-    p->own.since_ms = (uint32_t)((now - p->activity_since) / COLL__MS);
-    coll__beat_fill(&p->own, p->session);
+    own->since_ms = (uint32_t)((now - p->activity_since) / COLL__MS);
+    coll__beat_fill(own, p->session);
 }
 
 /* Report a coll_abort, which a signal handler may have called. */
@@ -29832,10 +30240,9 @@ static void coll__heartbeat_check_abort(coll__heartbeat *p)
     const char *why = __atomic_load_n(&p->abort_text, __ATOMIC_ACQUIRE);
     coll_failure cause = { COLL_OK, -1, "" };
 
-    if (!why || p->has_abort_told) return;
-    p->has_abort_told = true;
+    if (!why) return;
     coll__set_failure(&cause, COLL_ERR_ABORTED, p->rank, "%s", why);
-    coll__heartbeat_report(p, &cause, false);
+    coll__heartbeat_report(p, &cause);
 }
 
 /* Do what is due; returns the time of the next call.  After this process was suspended, silence of others is not reliable:
@@ -29910,10 +30317,7 @@ static void *coll__heartbeat_main(void *at)
 /* ---- >>from other threads ---- */
 
 /* Async-signal-safe. */
-static void coll__heartbeat_wake(coll__heartbeat *p)
-{
-    coll__doorbell_ring(&p->doorbell);
-}
+static inline void coll__heartbeat_wake(coll__heartbeat *p) { coll__doorbell_ring(&p->doorbell); }
 
 /* Send what the calling thread has set; the heartbeat thread sends what a connection does not take now. */
 static void coll__heartbeat_tell(coll__heartbeat *p)
@@ -29934,20 +30338,15 @@ static void coll__heartbeat_path(coll__heartbeat *p, int peer, int fd)
     coll__keep_alive(fd, idle, idle, 2 * COLL__BEATS);            /* later than this detector                 */
     coll__ask_again_within(fd, idle * 1000);
     pthread_mutex_lock(&p->lock);
-    if (p->path_count == p->path_room) {
-        const int room = p->path_room ? 2 * p->path_room : 16;
-        coll__path *paths = (coll__path *)coll__take_more(coll__like(p->lines), p->paths, (size_t)room * sizeof *paths);
-        if (paths) p->paths = paths, p->path_room = room;
-    }
-    if (p->path_count < p->path_room) p->paths[p->path_count++] = (coll__path){ fd, peer, 0 };    /* no memory: unwatched */
+    if (p->path_count < p->path_room) p->paths[p->path_count++] = (coll__path){ fd, peer, 0 };
     pthread_mutex_unlock(&p->lock);
 }
 
 /* ---- >>open, close ---- */
 
-/* false: out of memory. */
-static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int handshakes, coll__control_line *lines,
-                             const coll__endpoint *endpoints)
+/* The most handshakes and data connections are given.  false: out of memory. */
+static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int handshakes, int connections,
+                                 coll__control_line *lines, const coll__endpoint *endpoints)
 {
     const size_t n = (size_t)size;
 
@@ -29967,11 +30366,12 @@ static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int han
     p->was_late = p->has_left ? p->has_left + 2 * n : NULL;
     p->reports = (unsigned char *)coll__allocate(coll__like(p->lines), (size_t)p->line_count * COLL__REPORT_LENGTH);
     p->beats = (coll__beat *)coll__allocate(coll__like(p->lines), n * sizeof *p->beats);
+    p->path_room = connections;
+    p->paths = (coll__path *)coll__take_zeros(coll__like(p->lines), (size_t)connections, sizeof *p->paths);
     p->fds = (struct pollfd *)coll__allocate(coll__like(p->lines),
                                              ((rank == 0 ? n : 2 * n) + 2 + (size_t)handshakes) * sizeof *p->fds);
-    p->own.pid = (uint32_t)getpid();
-    if (gethostname(p->own.name, sizeof p->own.name - 1)) coll__print(p->own.name, sizeof p->own.name, "?");
-    return p->has_lock && p->departed && p->has_left && p->reports && p->beats && p->fds;
+    return p->has_lock && p->departed && p->has_left && p->reports && p->beats && p->paths
+        && p->fds;
 }
 
 /* Begin.  are_met: the other ends know this job.  Returns 0, or the errno of a failed thread start; then no silence is
@@ -30010,7 +30410,7 @@ static void coll__heartbeat_close(coll__heartbeat *p)
     coll__heartbeat_stop(p);
     coll__doorbell_close(&p->doorbell);
     for (int i = 0; p->lines && i < p->line_count; i++) {
-        coll__probe_ends(&p->lines[i]);
+        coll__dial_end(&p->lines[i].handshake);
         coll__pipe_close(&p->lines[i].pipe);
     }
     if (p->has_lock) pthread_mutex_destroy(&p->lock);
@@ -30045,32 +30445,25 @@ enum {
     COLL__LOOKS_AN_EVENT = 64
 };
 
-#define COLL__BALLOT_DECIDED UINT64_MAX              /* of a decided table                                    */
-
-/* A rank's state at the last look: turns of the communicator lists, bytes received, and the heartbeat number and time since
- * when it is unchanged. */
-typedef struct coll__quiet { uint32_t turn, own_version, beat; uint64_t received; int64_t since; } coll__quiet;
+/* What is known of a rank: the first rank of its host, plus 1; 0: not known yet.  Its state at the last look: turns of the
+ * communicator lists, bytes received, and the heartbeat number and time since when it is unchanged. */
+typedef struct coll__known { int home; uint32_t turn, own_version, beat; uint64_t received; int64_t since; } coll__known;
 
 typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__presence;
 
-/* Paxos acceptor state of this rank in one agreement (coll_tcp_consensus.h).  It lives as long as the job: the program may repeat
- * a failed coll_shrink on any communicator with the same ranks. */
-typedef struct coll__acceptor {
-    struct coll__acceptor *next;
-    unsigned char world[COLL__WORLD_LENGTH];      /* world id of the agreement                                */
-    int           count;
-    uint64_t      promised;                       /* it accepts no lower proposal                             */
-    uint64_t      ballot;                         /* of `table`; 0: none                                      */
-    bool          is_bound;                       /* accepted from another rank: a proposer must propose it   */
-    unsigned char *table;                         /* the last accepted proposal, or the decision              */
-} coll__acceptor;
+/* What this rank keeps of one agreement (coll_tcp_consensus.h).  It lives as long as the job: the program may repeat a failed
+ * coll_shrink on any communicator with the same ranks. */
+typedef struct coll__kept {
+    struct coll__kept *next;
+    unsigned char  world[COLL__WORLD_LENGTH];     /* world id of the agreement                                */
+    coll__consensus consensus;
+} coll__kept;
 
 typedef struct coll__tcp {
     int  rank, size, listener;
     coll__network network;                        /* local addresses and ports to use                         */
     bool is_bootstrapping;                        /* rank 0: until all endpoints are known                    */
     coll_tcp options;                             /* only those that coll_shrink needs                        */
-    bool shares;                                  /* memory with other processes of this host                 */
     coll__shm_segment segment;                         /* this rank's segment                                 */
     bool is_elsewhere;                            /* rank 0: its configured address is not local              */
     coll__log log;
@@ -30084,14 +30477,13 @@ typedef struct coll__tcp {
     int64_t         refused_at;
     int             redials;                      /* streams that wait to connect again                       */
     coll__endpoint *endpoints;                    /* by rank                                                  */
-    int            *homes;                        /* first rank of each rank's host; NULL: not computed yet   */
     coll__stream   *streams;                      /* by peer and channel                                      */
     coll__active    active;
     coll__io        io;
     coll__control_line *controls;                 /* rank 0: one for each rank; others: [0], to rank 0        */
     coll__heartbeat heartbeat;                    /* owns `controls` after the start                          */
     unsigned char  *presence;
-    struct coll__quiet *quiet;                    /* by rank (coll_tcp_control.h)                             */
+    coll__known    *known;                        /* by rank                                                  */
     int             bye_count, ended_count, present_count;
     pthread_mutex_t accept_lock;                  /* guards the members below; taken before the heartbeat's   */
     coll__handshake    *handshakes;               /* handshakes under way, as the called side                 */
@@ -30100,7 +30492,7 @@ typedef struct coll__tcp {
     bool            is_heartbeat_there;           /* the heartbeat thread holds accept_lock                   */
     bool            has_deferred;                 /* it has left work to the calling thread                   */
     struct coll__agreement *agreement;            /* the agreement under way; NULL: none                      */
-    coll__acceptor *acceptors;                    /* one for each agreement joined                            */
+    coll__kept     *kept;                         /* one for each agreement joined                            */
     const coll__identity *greets_as;              /* identity for incoming connections                        */
     bool            is_deaf;                      /* accepting is paused: the listener is not watched         */
     int64_t         deaf_until;                   /* until then                                               */
@@ -30134,6 +30526,12 @@ static inline bool coll__is_of_this_host(const coll__tcp *tcp, int rank)
     return !memcmp(tcp->endpoints[rank].host, tcp->us.host, sizeof tcp->us.host);
 }
 
+/* Do this rank and another one share memory? */
+static inline bool coll__shares_with(const coll__tcp *tcp, int rank)
+{
+    return coll__is_of_this_host(tcp, rank) && tcp->endpoints[tcp->rank].shares && tcp->endpoints[rank].shares;
+}
+
 static void coll__activate(coll__tcp *tcp, coll__stream *s)
 {
     if (s->is_active) return;
@@ -30154,42 +30552,54 @@ static void coll__control_send(coll__pipe *pipe, coll__control_note note, coll_s
 
 /* ---- >>agreements (coll_tcp_consensus.h) ---- */
 
-/* The acceptor of this agreement, created on first use.  NULL: out of memory. */
-static coll__acceptor *coll__acceptor_of(coll__tcp *tcp, const coll__identity *us)
+/* The consensus of this agreement, created on first use.  NULL: out of memory. */
+static coll__consensus *coll__consensus_of(coll__tcp *tcp, const coll__identity *us)
 {
-    coll__acceptor *a = tcp->acceptors;
+    coll__kept *k = tcp->kept;
 
-    while (a && (a->count != us->size || memcmp(a->world, us->world, sizeof a->world))) a = a->next;
-    if (a) return a;
-    a = (coll__acceptor *)coll__allocate(coll__like(tcp), sizeof *a + (size_t)us->size);
-    if (!a) return NULL;
-    memcpy(a->world, us->world, sizeof a->world);
-    a->count = us->size;
-    a->table = coll__behind(a, sizeof *a);
-    a->next = tcp->acceptors;
-    return tcp->acceptors = a;
+    while (k && (k->consensus.count != us->size || memcmp(k->world, us->world, sizeof k->world))) k = k->next;
+    if (k) return &k->consensus;
+    k = (coll__kept *)coll__allocate(coll__like(tcp), sizeof *k + coll__consensus_memory(us->size));
+    if (!k) return NULL;
+    memcpy(k->world, us->world, sizeof k->world);
+    coll__consensus_open(&k->consensus, coll__behind(k, sizeof *k), us->size, us->rank);
+    k->next = tcp->kept;
+    tcp->kept = k;
+    return &k->consensus;
 }
 
-/* Send a control message with ballot, promise and table.  false: it could not be sent in SEND_MS; close the connection. */
-static bool coll__table_send(coll__pipe *pipe, coll__control_note note, int rank, uint64_t ballot, uint64_t promise,
-                             const unsigned char *table, int count)
-{
-    enum { SEND_MS = 200 };
-    unsigned char bytes[COLL__CONTROL_LENGTH];
-    const int64_t deadline = coll__deadline(SEND_MS);
+enum { COLL__NOTE_PART = COLL__CONTROL_LENGTH - COLL__CONTROL_TEXT };
 
-    coll__control_write(bytes, note, COLL_OK, rank, "");
-    coll__put64(bytes + COLL__CONTROL_TEXT, ballot);
-    coll__put64(bytes + COLL__CONTROL_TEXT + 8, promise);
-    if (coll__pipe_transfer(pipe, bytes, sizeof bytes, true, deadline)) return false;
-    return ballot == 0 || !coll__pipe_transfer(pipe, coll__behind(table, 0), (size_t)count, true, deadline);
+/* Bytes of the control messages of a note. */
+static inline size_t coll__note_messages(size_t length)
+{
+    return (length + COLL__NOTE_PART - 1) / COLL__NOTE_PART * COLL__CONTROL_LENGTH;
+}
+
+static inline size_t coll__note_room(int count) { return coll__note_messages(coll__member_note_most(count)); }
+
+static size_t coll__note_pack(unsigned char *to, const unsigned char *note, size_t length)
+{
+    for (size_t at = 0; at < length; at += COLL__NOTE_PART, to += COLL__CONTROL_LENGTH) {
+        coll__control_write(to, COLL__CONTROL_MEMBERS, COLL_OK, 0, "");
+        memcpy(to + COLL__CONTROL_TEXT, note + at, coll__least(length - at, COLL__NOTE_PART));
+    }
+    return coll__note_messages(length);
+}
+
+static void coll__note_unpack(unsigned char *note, const unsigned char *from, size_t length)
+{
+    for (size_t at = 0; at < length; at += COLL__NOTE_PART, from += COLL__CONTROL_LENGTH)
+        memcpy(note + at, from + COLL__CONTROL_TEXT, coll__least(length - at, COLL__NOTE_PART));
 }
 
 /* A rank connects for the agreement that made this job: send the decision.  The proposer died before it sent that, or did not
  * wait. */
 static void coll__past_told(const coll__past *past, coll__pipe *pipe)
 {
-    (void)coll__table_send(pipe, COLL__CONTROL_AGREED, past->us.rank, COLL__BALLOT_DECIDED, 0, past->table, past->us.size);
+    enum { SEND_MS = 200 };
+
+    (void)coll__pipe_transfer(pipe, past->bytes, past->length, true, coll__deadline(SEND_MS));
     coll__pipe_close(pipe);
 }
 
@@ -30256,40 +30666,33 @@ static void coll__tcp_free(coll__tcp *tcp)
     }
     for (int i = 0; i < tcp->handshake_count; i++) coll__pipe_close(&tcp->handshakes[i].pipe);
     coll__give(tcp->endpoints);
-    coll__give(tcp->homes);
     coll__give(tcp->streams);
     coll__give(tcp->active.streams);
     coll__give(tcp->controls);
     coll__give(tcp->presence);
-    coll__give(tcp->quiet);
+    coll__give(tcp->known);
     coll__give(tcp->handshakes);
     pthread_mutex_destroy(&tcp->accept_lock);
     coll__tls_free(tcp->us.tls);
     coll__past_free(&tcp->us);
-    for (coll__acceptor *a; (a = tcp->acceptors);) {
-        tcp->acceptors = a->next;
+    for (coll__kept *a; (a = tcp->kept);) {
+        tcp->kept = a->next;
         coll__give(a);
     }
     coll__wipe(&tcp->us, sizeof tcp->us);
     coll__give(tcp);
 }
 
-/* Identify the host and its network: ranks with the same value may use loopback addresses. */
-static void coll__host_identity(unsigned char *host)
-{
-    char text[256];
-
-    coll__host_text(text, sizeof text);
-    coll__digest(host, text);
-}
-
-/* Set rank, world id and key.  false: TLS cannot be set up. */
+/* Set rank, world id, host and key.  Ranks of the same host and network may use loopback addresses.  false: TLS cannot be set
+ * up. */
 static bool coll__identify(coll__identity *us, const coll__tcp_settings *settings)
 {
     const coll_config *c = &settings->config;
+    char host[256];
 
+    coll__host_text(host, sizeof host);
+    coll__digest(us->host, host);
     coll__world_id(us->world, c->size, c->world, "");
-    coll__host_identity(us->host);
     us->rank = c->rank;
     us->memory = c->allocator;
     us->size = c->size;
@@ -30316,7 +30719,6 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     tcp->suspicion.rank = tcp->failure.rank = -1;
     tcp->options = (coll_tcp){ .lanes = c->tcp.lanes, .share_memory = c->tcp.share_memory,
                                .shm_collectives = c->tcp.shm_collectives };
-    tcp->shares = COLL__HAS_SHM && c->tcp.share_memory >= 0;
     tcp->is_open = settings->is_open;
     tcp->lacks_tls = settings->lacks_tls;
     (void)pthread_mutex_init(&tcp->accept_lock, NULL);
@@ -30329,11 +30731,12 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     /* large and rarely used: zero pages stay unallocated */
     tcp->controls = (coll__control_line *)coll__take_zeros(c->allocator, c->rank == 0 ? size : 2 * size, sizeof *tcp->controls);
     tcp->presence = (unsigned char *)coll__allocate(c->allocator, size);
-    tcp->quiet = (coll__quiet *)coll__take_zeros(c->allocator, size, sizeof *tcp->quiet);
+    tcp->known = (coll__known *)coll__take_zeros(c->allocator, size, sizeof *tcp->known);
     tcp->handshakes = (coll__handshake *)coll__take_zeros(c->allocator, (size_t)tcp->handshake_room, sizeof *tcp->handshakes);
     for (size_t i = 0; tcp->streams && i < streams; i++) {
         coll__stream *s = &tcp->streams[i];
         s->pipe.fd = -1;
+        s->link = (coll__connection){ .stream = s, .pipe = &s->pipe };
         s->peer = (int)(i / COLL_CHANNEL_COUNT);
         s->channel = (int)(i % COLL_CHANNEL_COUNT);
         s->out.end = &s->out.first;
@@ -30344,19 +30747,23 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     for (size_t i = 0; tcp->controls && i < (c->rank == 0 ? size : 1); i++) tcp->controls[i].pipe.fd = -1;
     tcp->greets_as = &tcp->us;
     tcp->heartbeat.tcp = tcp;
-    const bool has_heartbeat = coll__heartbeat_init(&tcp->heartbeat, c->rank, c->size, tcp->handshake_room, tcp->controls,
+    const bool has_heartbeat = coll__heartbeat_init(&tcp->heartbeat, c->rank, c->size, tcp->handshake_room,
+                                                    (int)streams * (c->tcp.lanes > 1 ? c->tcp.lanes : 1), tcp->controls,
                                                     tcp->endpoints);
     if (has_heartbeat && has_lanes && tcp->endpoints && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence
-        && tcp->quiet && tcp->handshakes && coll__identify(&tcp->us, settings)) {
+        && tcp->known && tcp->handshakes && coll__identify(&tcp->us, settings)) {
         coll__endpoint *own = &tcp->endpoints[c->rank];
         own->processor_set = coll__processor_set(&own->processors);
-        own->pid = tcp->heartbeat.own.pid;
-        if (tcp->shares && c->size > 1 && c->tcp.shm_collectives >= 0 && settings->auth <= COLL__AUTH_KEY)
+        coll__beat *beat = &tcp->heartbeat.beats[c->rank];
+        own->pid = beat->pid = (uint32_t)getpid();
+        if (gethostname(own->name, sizeof own->name - 1)) coll__print(own->name, sizeof own->name, "?");
+        memcpy(beat->name, own->name, sizeof beat->name);
+        own->shares = COLL__HAS_SHM && c->tcp.share_memory >= 0;
+        if (own->shares && c->size > 1 && c->tcp.shm_collectives >= 0 && settings->auth <= COLL__AUTH_KEY)
             tcp->segment = coll__shm_segment_open();
         coll__shm_segment_sign(&tcp->segment, c->rank, tcp->us.world);
-        own->segment = coll__shm_segment_number(&tcp->segment);
+        own->segment = (uint32_t)(tcp->segment.fd + 1);
         own->site = coll__site_id(c->site);
-        memcpy(own->name, tcp->heartbeat.own.name, sizeof own->name);
         return tcp;
     }
     coll__tcp_free(tcp);
@@ -30573,12 +30980,11 @@ static bool coll__public_address(unsigned char *bytes)
 
 /* ---- >>shared memory, lanes: how a new stream moves its bytes ---- */
 
-/* Bytes of one shared-memory ring; 0: memory is not shared. */
+/* Bytes of one shared-memory ring. */
 static size_t coll__ring_length(const coll__tcp *tcp)
 {
     int neighbours = 0;
 
-    if (!tcp->shares) return 0;
     for (int i = 0; i < tcp->size; i++) neighbours += coll__is_of_this_host(tcp, i);
     return neighbours > COLL__MEMORY_MANY ? COLL__MEMORY_RING_LEAST : COLL__MEMORY_RING;
 }
@@ -30599,7 +31005,7 @@ static void coll__stream_open(coll__tcp *tcp, coll__stream *s, int lane, coll__p
 
     s->state = coll__stream_joined(s, lane, pipe) ? COLL__STREAM_OPEN : COLL__STREAM_NONE;
     coll__heartbeat_path(&tcp->heartbeat, s->peer, fd);
-    if (coll__stripe_set_of(s) || !coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;
+    if (coll__stripe_set_of(s) || !coll__pipe_is_plain(&s->pipe) || !coll__shares_with(tcp, s->peer)) return;
     if (!coll__memory_begin(coll__like(tcp), &s->pipe, tcp->us.world, from, to, s->channel, coll__ring_length(tcp),
                             tcp->rank == from))
         coll__set_failure(&tcp->suspicion, COLL_ERR_MEMORY, tcp->rank, "has no memory for a connection to rank %d", s->peer);
@@ -30661,7 +31067,7 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s);
 
 static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
 {
-    if (tcp->shares && coll__is_of_this_host(tcp, s->peer)) coll__stream_needs_one(s);
+    if (coll__shares_with(tcp, s->peer)) coll__stream_needs_one(s);
     const coll__stripe_set *const lanes = coll__stripe_set_of(s);
     const coll__hello hello = { .purpose = COLL__PURPOSE_DATA, .channel = s->channel, .to = s->peer,
                                 .more_lanes = lanes ? lanes->count - 1 : 0, .lane = lanes ? lanes->open : 0 };
@@ -30676,11 +31082,9 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
         return;
     }
     const coll__address a = coll__endpoint_address(tcp, s->peer, s->tried);
-    const int fd = coll__dial(&a);
-    s->handshake = fd < 0 ? NULL : (coll__handshake *)coll__take(coll__like(tcp), sizeof *s->handshake);
+    s->handshake = coll__dial_begin(&tcp->us, &a, hello, coll__deadline(COLL__DIAL_MS));
     if (!s->handshake) {
-        const int error = fd < 0 ? errno : ENOMEM;
-        if (fd >= 0) close(fd);
+        const int error = errno;
         if (!coll__is_shortage(error)) {
             coll__stream_unreachable(tcp, s, error);
             return;
@@ -30690,13 +31094,12 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
                           s->peer, coll__shortage_text(error, why, sizeof why));
         return;
     }
-    coll__user_timeout(fd, COLL__DIAL_ONCE_MS);
-    coll__handshake_call(s->handshake, &tcp->us, fd, hello, coll__deadline(COLL__DIAL_MS));
+    coll__user_timeout(s->handshake->pipe.fd, COLL__DIAL_ONCE_MS);
     s->state = COLL__STREAM_DIALLING;
     coll__stream_watch(tcp, s, POLLOUT);
     if (!s->dial_pause_ms) return;
     /* The last hello was sent too late, perhaps because the program computed.  Now it is sent before the return. */
-    struct pollfd p = { .fd = fd, .events = POLLOUT };
+    struct pollfd p = { .fd = s->handshake->pipe.fd, .events = POLLOUT };
     if (poll(&p, 1, COLL__REDIAL_WAIT_MS) > 0) coll__stream_dialled(tcp, s);
 }
 
@@ -30733,21 +31136,20 @@ static void coll__stream_turned_away(coll__tcp *tcp, coll__stream *s, coll_statu
 static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
 {
     coll__handshake *g = s->handshake;
+    int error;
 
     if (s->state != COLL__STREAM_DIALLING) return;
     coll__io_forget(&tcp->io, g->pipe.fd);
-    const int error = coll__dial_result(g->pipe.fd);
     const bool has_said_nothing = g->step == COLL__HANDSHAKE_SAY && g->length == 0;
-    const bool is_refused = error && error != ECONNRESET && has_said_nothing;
     const int64_t said_by = g->deadline - (COLL__DIAL_MS - COLL__HANDSHAKE_MS / 2) * (int64_t)COLL__MS;
+    coll_status status = coll__dial_reach(g, &error);
     const bool is_late = has_said_nothing && coll__now() > said_by;
-    coll_status status = error || is_late ? COLL_ERR_PEER : coll__handshake_advance(g, &tcp->us);
+    if (status == COLL_OK) status = is_late ? COLL_ERR_PEER : coll__handshake_advance(g, &tcp->us);
     if (g->is_unauthenticated && coll__stream_is_kept_away(tcp, s)) status = COLL_ERR_DENIED;
     if (status == COLL_PENDING) {
         coll__stream_watch(tcp, s, g->want);
         return;
     }
-    s->handshake = NULL;
     if (status == COLL_OK) {
         pthread_mutex_lock(&tcp->heartbeat.lock); /* the heartbeat thread reads the addresses                 */
         coll__endpoint *const to = &tcp->endpoints[s->peer];          /* the address that works comes first   */
@@ -30763,10 +31165,10 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
         coll__stream_open(tcp, s, g->hello.lane, &g->pipe);
     } else {
         coll__pipe_close(&g->pipe);
-        if (is_refused) coll__stream_unreachable(tcp, s, error);
+        if (error && error != ECONNRESET) coll__stream_unreachable(tcp, s, error);
         else coll__stream_turned_away(tcp, s, status, g->why);
     }
-    coll__give(g);
+    coll__dial_end(&s->handshake);
     if (status == COLL_OK && s->state == COLL__STREAM_NONE) coll__stream_dial(tcp, s);        /* the next lane      */
 }
 
@@ -30784,7 +31186,7 @@ static void coll__stream_refused(coll__tcp *tcp, coll__stream *s)
     memcpy(bytes, lane ? lane->bytes : x->head, coll__least(length, COLL_HEAD_LENGTH));
     if (length > COLL_HEAD_LENGTH) memcpy(bytes + COLL_HEAD_LENGTH, x->buffer, length - COLL_HEAD_LENGTH);
     while (n > 0 && length < sizeof bytes) {
-        n = coll__pipe_move(lane ? lane->pipe : &s->pipe, bytes + length, sizeof bytes - length, false);
+        n = coll__pipe_move(lane ? lane->link.pipe : &s->pipe, bytes + length, sizeof bytes - length, false);
         if (n > 0) length += (size_t)n;
     }
     const bool is_whole = coll__control_read(bytes, tcp->size, &control);
@@ -30894,7 +31296,7 @@ static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *h
     coll__stream_open(tcp, s, hello->lane, pipe);
 }
 
-static bool coll__agreement_admit(struct coll__agreement *h, coll__handshake *g);
+static void coll__agreement_admit(struct coll__agreement *h, coll__handshake *g);
 
 /* Continue a handshake; true: it is over.  The heartbeat thread completes liveness probes and removes closed connections only;
  * it does not run this during an agreement. */
@@ -30908,8 +31310,10 @@ static bool coll__handshake_go_on(coll__tcp *tcp, coll__handshake *g)
         tcp->has_deferred = true;
         return false;
     }
-    if (COLL__HAS_SHRINK && status == COLL_OK && tcp->agreement && !coll__past_of(g))
-        return coll__agreement_admit(tcp->agreement, g);
+    if (COLL__HAS_SHRINK && status == COLL_OK && tcp->agreement && !coll__past_of(g)) {
+        coll__agreement_admit(tcp->agreement, g);
+        return true;
+    }
     coll__io_forget(&tcp->io, g->pipe.fd);
     if (status == COLL_OK && coll__past_of(g)) coll__past_told(coll__past_of(g), &g->pipe);
     else if (status == COLL_OK) coll__greeted(tcp, &g->pipe, &g->hello);
@@ -31263,16 +31667,6 @@ static bool coll__is_telling(const coll__heartbeat *p)
     return false;
 }
 
-/* Drop a connection attempt. */
-static void coll__probe_ends(coll__control_line *line)
-{
-    if (!line->handshake) return;
-    coll__pipe_close(&line->handshake->pipe);
-    coll__give(line->handshake);
-    line->handshake = NULL;
-    line->is_reached = false;
-}
-
 /* Record the result of the last connect: refused, or another one. */
 static void coll__probe_answered(coll__heartbeat *p, int rank, bool is_refused, int64_t now)
 {
@@ -31293,13 +31687,9 @@ static void coll__probe_call(coll__heartbeat *p, int rank, int64_t now)
     line->call_at = now + coll__beat_interval(p);
     if (p->endpoints[rank].count == 0) return;
     const coll__address a = coll__endpoint_address(p->tcp, rank, line->calls++ % p->endpoints[rank].count);
-    const int fd = coll__dial(&a);
-    if (fd < 0) coll__probe_answered(p, rank, errno == ECONNREFUSED, now);
-    if (fd < 0) return;
-    line->handshake = (coll__handshake *)coll__take(coll__like(p->lines), sizeof *line->handshake);
-    if (line->handshake) coll__handshake_call(line->handshake, &p->tcp->us, fd, hello, coll__never);
-    else close(fd);
-    line->heard_at = now;
+    line->handshake = coll__dial_begin(&p->tcp->us, &a, hello, coll__never);
+    if (line->handshake) line->heard_at = now;
+    else if (errno != ENOMEM) coll__probe_answered(p, rank, errno == ECONNREFUSED, now);
 }
 
 /* Start the requested connects.  If an address does not answer, the next attempt uses the next one. */
@@ -31307,9 +31697,9 @@ static void coll__probe_due(coll__heartbeat *p, int64_t now)
 {
     for (int i = 1; p->rank != 0 && i < p->line_count && i < p->size; i++) {
         coll__control_line *line = &p->lines[i];
-        if (line->handshake && !line->is_reached && now - line->heard_at > coll__liveness(p)) {
+        if (line->handshake && !line->handshake->is_reached && now - line->heard_at > coll__liveness(p)) {
             coll__probe_answered(p, i, false, now);
-            coll__probe_ends(line);
+            coll__dial_end(&line->handshake);
         }
         if (line->is_wanted && !line->handshake && now >= line->call_at) coll__probe_call(p, i, now);
     }
@@ -31320,16 +31710,16 @@ static void coll__probe_go_on(coll__heartbeat *p, int rank)
 {
     coll__control_line *line = &p->lines[rank];
     coll__handshake *g = line->handshake;
+    const bool was_reached = g->is_reached;
+    int error;
 
-    const int error = line->is_reached ? 0 : coll__dial_result(g->pipe.fd);
-    if (!line->is_reached) {
+    const coll_status status = coll__dial_advance(g, &p->tcp->us, &error);
+    if (!was_reached && (g->is_reached || error)) {
         coll__probe_answered(p, rank, error == ECONNREFUSED, coll__now());
-        line->is_reached = !error;
         line->heard_at = coll__now();
     }
-    const coll_status status = line->is_reached ? coll__handshake_advance(g, &p->tcp->us) : COLL_ERR_PEER;
     if (status == COLL_OK) coll__line_open(p, rank, &g->pipe);
-    if (status != COLL_PENDING) coll__probe_ends(line);
+    if (status != COLL_PENDING) coll__dial_end(&line->handshake);
     if (p->is_leaving) coll__heartbeat_news(p);   /* the calling thread waits for this                        */
 }
 
@@ -31365,23 +31755,20 @@ static void coll__bootstrap_event(coll__tcp *tcp, int index)
 {
     coll__control_line *line = &tcp->controls[index];
     coll__control control;
-    ssize_t n = 1;
+    int error = 0;
 
-    while (n > 0 && line->pipe.fd >= 0) {
-        n = coll__pipe_move(&line->pipe, line->bytes + line->length, COLL__CONTROL_LENGTH - line->length, false);
-        if (n == -EAGAIN) return;
-        if (n > 0) line->length += (size_t)n;
-        if (n > 0 && line->length < COLL__CONTROL_LENGTH) continue;
-        line->length = 0;
-        if (n > 0 && (!coll__control_read(line->bytes, tcp->size, &control) || control.note != COLL__CONTROL_ENDPOINT
-                      || !coll__endpoint_heard(tcp, index, line->bytes + COLL__CONTROL_TEXT))) n = -EPROTO;
-    }
     if (line->pipe.fd < 0) return;
+    while (!error && !(error = coll__pipe_fill(&line->pipe, line->bytes, &line->length, COLL__CONTROL_LENGTH))) {
+        line->length = 0;
+        if (!coll__control_read(line->bytes, tcp->size, &control) || control.note != COLL__CONTROL_ENDPOINT
+            || !coll__endpoint_heard(tcp, index, line->bytes + COLL__CONTROL_TEXT)) error = EPROTO;
+    }
+    if (error == EAGAIN) return;
     coll__io_forget(&tcp->io, line->pipe.fd);
     coll__pipe_close(&line->pipe);
     coll__endpoint_lost(tcp, index);
     line->lost_at = coll__now();
-    line->lost_by = n < 0 ? (int)-n : 0;
+    line->lost_by = error;
 }
 
 /* Used if there is no heartbeat thread. */
@@ -31485,7 +31872,7 @@ static bool coll__tcp_has_freed(void *context, int peer, uint64_t id)
     coll__tcp *tcp = (coll__tcp *)context;
     coll__heartbeat *p = &tcp->heartbeat;
     coll__control_line *line = &p->lines[0];
-    coll__quiet *quiet = &tcp->quiet[peer], last = *quiet;
+    coll__known *quiet = &tcp->known[peer], last = *quiet;
 
     if (!p->has_thread) return false;
     pthread_mutex_lock(&p->lock);
@@ -32052,41 +32439,32 @@ static coll_status coll__bootstrap_as_other(coll__tcp *tcp, const coll_config *c
 /* Processors of the ranks of one host, summed up. */
 typedef struct coll__host_ranks { int size, most, sum; uint64_t set; } coll__host_ranks;
 
-/* Order by host, then by rank. */
-static int coll__by_host(const void *a, const void *b)
-{
-    const coll__endpoint *const *x = (const coll__endpoint *const *)a, *const *y = (const coll__endpoint *const *)b;
-    const int order = memcmp((*x)->host, (*y)->host, COLL__HOST_LENGTH);
-
-    return order ? order : (*x > *y) - (*x < *y);
-}
-
-static const int *coll__homes_of(coll__tcp *tcp);
+static int coll__tcp_host(void *context, int rank);
 
 /* Set this rank's local rank, the number of ranks on its host, and their processors.  Set `share`: processors per rank on the
  * host with the fewest, at most 1. */
 static coll_status coll__count_neighbours(coll__tcp *tcp, coll__opened *opened)
 {
-    const int *const homes = coll__homes_of(tcp);
+    const int home = coll__tcp_host(tcp, tcp->rank);
     coll__host_ranks *const hosts = (coll__host_ranks *)coll__take_zeros(coll__like(tcp), (size_t)tcp->size, sizeof *hosts);
-    const bool has_memory = homes && hosts;
+    const bool has_memory = hosts != NULL;
     int local_rank = 0;
 
     opened->share = 1;
-    for (int i = 0; has_memory && i < tcp->size; i++) {
+    for (int i = 0; hosts && i < tcp->size; i++) {
         const coll__endpoint *const from = &tcp->endpoints[i];
-        coll__host_ranks *const host = &hosts[homes[i]];
+        coll__host_ranks *const host = &hosts[coll__tcp_host(tcp, i)];
         host->size++;
         host->set |= from->processor_set;
         if (from->processors > host->most) host->most = from->processors;
         host->sum = coll__less(host->sum + from->processors, COLL__PROCESSORS_MOST);
-        local_rank += i < tcp->rank && coll__is_of_this_host(tcp, i);
+        local_rank += i < tcp->rank && coll__tcp_host(tcp, i) == home;
     }
-    for (int i = 0; has_memory && i < tcp->size; i++) {
+    for (int i = 0; hosts && i < tcp->size; i++) {
         const int processors = coll__processors_together(hosts[i].set, hosts[i].most, hosts[i].sum);
         const double share = hosts[i].size > 0 ? (double)processors / hosts[i].size : 1;
         if (share < opened->share) opened->share = share;
-        if (i != homes[tcp->rank]) continue;
+        if (i != home) continue;
         opened->processors = processors;
         coll__opened_at(opened, local_rank, hosts[i].size);
     }
@@ -32166,8 +32544,8 @@ static int64_t coll__wait_for_decision(coll__tcp *tcp, int blamed, int64_t began
     return has_detector ? deadline : may_tell ? began + COLL__FLUSH_MS * (int64_t)COLL__MS : began;
 }
 
-/* Report, and wait for the decision.  `is_suspicion`: the text only says what is wrong with the blamed rank. */
-static void coll__ask_for_decision(coll__tcp *tcp, const coll_failure *cause, bool is_suspicion)
+/* Report, and wait for the decision. */
+static void coll__ask_for_decision(coll__tcp *tcp, const coll_failure *cause)
 {
     coll__heartbeat *p = &tcp->heartbeat;
     const int64_t began = coll__now(),
@@ -32179,7 +32557,7 @@ static void coll__ask_for_decision(coll__tcp *tcp, const coll_failure *cause, bo
     pthread_mutex_lock(&p->lock);
     for (int i = 0; i < p->line_count; i++) coll__line_event(p, i);       /* the cause may have arrived already */
     p->is_asking = true;
-    if (!coll__is_orphan(p)) coll__heartbeat_report(p, cause, is_suspicion);
+    if (!coll__is_orphan(p)) coll__heartbeat_report(p, cause);
     coll__heartbeat_tell(p);
     pthread_mutex_unlock(&p->lock);
     coll__control_listen(tcp);
@@ -32190,18 +32568,20 @@ static void coll__ask_for_decision(coll__tcp *tcp, const coll_failure *cause, bo
     }
     pthread_mutex_lock(&p->lock);
     p->is_asking = false;
-    if (is_suspicion) coll__heartbeat_failed(p, cause->status, cause->rank, cause->text);
-    else coll__heartbeat_decide(p, cause, false);
+    coll__heartbeat_decide(p, cause, false);
     coll__heartbeat_tell(p);
     pthread_mutex_unlock(&p->lock);
     coll__control_listen(tcp);
 }
 
-static void coll__tcp_settle(coll__tcp *tcp, const coll_failure *cause, bool is_suspicion)
+/* is_sentence: otherwise the name of the blamed rank precedes the text. */
+static void coll__tcp_settle(coll__tcp *tcp, const coll_failure *cause, bool is_sentence)
 {
-    const coll_failure own = *cause;
+    coll_failure own = { COLL_OK, -1, "" };
 
-    if (tcp->failure.status == COLL_OK) coll__ask_for_decision(tcp, &own, is_suspicion);
+    if (is_sentence) own = *cause;
+    else coll__peer_failure(&tcp->heartbeat, &own, cause->status, cause->rank, cause->text);
+    if (tcp->failure.status == COLL_OK) coll__ask_for_decision(tcp, &own);
     coll__io_cancel(&tcp->io, tcp->streams, tcp->size * COLL_CHANNEL_COUNT);      /* the buffers belong to the caller again */
 }
 
@@ -32210,7 +32590,7 @@ static const coll_failure *coll__tcp_fail(void *context, const coll_failure *cau
     coll__tcp *tcp = (coll__tcp *)context;
 
     if (tcp->failure.status == COLL_OK && !cause) return NULL;
-    coll__tcp_settle(tcp, tcp->failure.status == COLL_OK ? cause : &tcp->failure, false);
+    coll__tcp_settle(tcp, tcp->failure.status == COLL_OK ? cause : &tcp->failure, true);
     return &tcp->failure;
 }
 
@@ -32365,392 +32745,236 @@ static bool coll__tcp_has_left(const void *context, int peer)
 
 #endif /* COLL_TCP_FAIL_H */
 /* ---- transports/tcp/coll_tcp_consensus.h ---- */
-/* coll_tcp_consensus.h - consensus after a failure: the surviving ranks agree on the members of the next job.
+/* coll_tcp_consensus.h - after a failure: the notes of the consensus (core/membership/coll_consensus.h) over TCP.
  *
- * All ranks have the table of endpoints, and the listeners are still open.  `ranks` lists the candidates.  Each rank connects
- * to the ranks before it in this list, in order, until one answers: the proposer (`proposer` in the code).  If none before it is
- * left, a rank is itself the proposer.  The proposer admits ranks that connect, and connects to the others.  If a connect is
- * refused, that rank is lost.  Then the proposer proposes a table: one byte for each rank of the list, 1 for members.
+ * All ranks have the table of endpoints, and the listeners are still open.  `ranks` lists the members; a place is an index in it.
+ * A proposer connects to all absent members, another member to its proposer.  If all addresses of a member refuse the connect, it
+ * is lost.  Each pair of members has one line.  If both connect, the line is that of the later place: an earlier one replaces its
+ * own, and a later one refuses another.
  *
- *     acceptors               proposer
- *     hello ->                            its world id: hash of the old world id and the list
- *                          <- welcome (base)          prepare: accept no proposal below base from any rank
- *     hold (proposal, base) ->            promise, with the last proposal accepted; 0: none
- *                          <- missing     repeated: a sign of life
- *     hold (proposal, base) ->            its answer: ranks that fail together are detected together
- *                          <- table (proposal)
- *     hold (proposal, base) ->            accepted
- *                          <- agreed      once all present have accepted; or refuse: no quorum
- *
- * This is Paxos.  The base of a proposer consists of a round and its index; its proposals are numbered from there.  If an
- * acceptor has promised more, it says so, and the proposer starts the next round.  A proposer needs a quorum.  It must propose
- * what any acceptor present has accepted before, for that may be decided.  So all ranks that get a table get the same one, no
- * matter which ranks die and which proposer they reach.  If the table contains a dead rank, the new job fails at once, and
- * shrinks in turn.  A late rank is marked late in the next agreement too, so it is not waited for twice.  A rank with the
- * table sends it to each rank that still connects for this agreement (coll__past_told); a rank learns so that it is not a
- * member.
- *
- * A rank keeps its promise and its accepted proposal as long as its job (coll__acceptor).  coll_shrink may fail and be called
- * again.  A proposer may replace its own undecided proposal, for no other rank could have decided it.
- *
- * Received data is read before a rank is declared lost.  A closed connection is detected at once.  A rank that sends nothing
- * for `grace_ms` is late; it may only be slow.  With a quorum, late ranks are not waited for.  Without one, the proposer keeps
- * connecting, and gives up its role if an earlier proposer answers.  So all live ranks reach the same proposer in the end. */
+ * A note is sent as control messages, so that an agreement leaves nothing else on a line: a job that takes the line over ignores
+ * them.  A rank that has the decision sends it to each rank that still connects for this agreement (coll__past_told), and closes
+ * that line.  A line is lasting if the other side has sent a note as a proposer. */
 #ifndef COLL_TCP_CONSENSUS_H
 #define COLL_TCP_CONSENSUS_H
 
 enum {
     COLL__AGREE_GRACE_MS = 10000, COLL__AGAIN_MS = 20, COLL__AGREE_LOOK_MS = 50,
-    COLL__CALL_AGAIN_MS = 200,                    /* to a rank that was not ready                             */
-    COLL__SIGNS = 8                               /* signs of life per grace_ms                               */
+    COLL__CALL_AGAIN_MS = 200,                    /* of a proposer                                            */
+    COLL__LAST_NOTES_MS = 200                     /* to send them                                             */
 };
 
-/* Receives control messages; some have a table behind them. */
-typedef struct coll__heard {
+/* The line to a member. */
+typedef struct coll__member_line {
     coll__pipe     pipe;
-    unsigned char *bytes;                         /* a control message and a table                            */
-    size_t         length;                        /* received                                                 */
-    coll__control  control;                       /* last complete control message                            */
-    uint64_t       ballot, promise;               /* of that message                                          */
-} coll__heard;
-
-/* An acceptor that has connected to the proposer. */
-typedef struct coll__voter {
-    coll__heard heard;
-    uint64_t    asked;                            /* the ballot that it was sent to accept                    */
-    uint64_t    holds;                            /* last ballot that it has accepted                         */
-    int         owes;                             /* answers: one for each message sent                       */
-    int64_t     silent_since;                     /* valid while owes > 0                                     */
-} coll__voter;
-
-/* A connection attempt to another rank. */
-typedef struct coll__dialling {
-    coll__handshake *handshake;                   /* NULL: none in progress                                   */
-    bool         is_connected;
-    coll__heard  heard;                           /* after the handshake                                      */
-    int          way;                             /* index of the next address                                */
-    unsigned     refusing;                        /* addresses that refuse the connect, a bit for each        */
-    int64_t      call_at;                         /* do not connect earlier                                   */
-    int64_t      turned_away_at;                  /* since when it is not ready; 0: ready, or unknown         */
-} coll__dialling;
+    bool           is_lasting;
+    unsigned char *in, *out;                      /* control messages of a note                               */
+    size_t         received, sent, length;        /* of `in`; of `out`, which has `length`                    */
+    coll__handshake *handshake;                   /* of the connection attempt; NULL: none                    */
+    int            calls, refusals;               /* attempts; refused connects, in a row                     */
+    int64_t        call_at;                       /* do not connect earlier                                   */
+} coll__member_line;
 
 typedef struct coll__agreement {
     coll__tcp     *old;
-    coll__identity us;                            /* rank: index in the list                                  */
+    coll__identity us;                            /* rank: place in the list                                  */
     const int     *ranks;                         /* the list: ranks of the old job                           */
     int            count, me;
-    unsigned char *is_there;                      /* by index, as the next three                              */
-    unsigned char *is_lost;                       /* it refuses connects, or has left                         */
-    unsigned char *is_late;                       /* no answer in time                                        */
-    unsigned char *is_said_dead;                  /* dead in the old job's view                               */
-    coll__acceptor *own;                          /* promise and accepted proposal, kept between calls        */
-    unsigned char *table;                         /* own->table: the proposal held or made; finally the decision */
-    uint64_t       base;                          /* proposer: promised by those present; 0: not the proposer */
-    coll__voter *voters;                          /* proposer: by index                                       */
-    coll__dialling *calls;                        /* proposer: to all absent ranks; others: to the proposer   */
+    coll__consensus *consensus;                   /* kept between calls                                       */
+    coll__member_line *lines;                     /* by place                                                 */
+    unsigned char *note;
     struct pollfd *fds;
+    coll__consensus_role role;                    /* as seen last, as the next one                            */
+    int            follows;
+    int            decider;                       /* sent the decision on a lasting line, or `me`; -1: none   */
     int            grace_ms;
     int            shortage;                      /* errno of the last socket that could not be made; 0: none */
-    int            proposer;                      /* the proposer that sent the decision on a lasting connection; -1: none */
-    bool           is_watched;                    /* the old job has a liveness timeout                       */
-    int64_t        began, deadline, sign_at;      /* began: when this rank became the proposer                */
+    int64_t        deadline;
     coll_failure  *failure;
 } coll__agreement;
 
 /* Read the failures that the old job's heartbeat knows.  Rank 0 has received from all others.  Without rank 0, each rank has
- * only its own view, which may be wrong: such a rank is marked late, not lost. */
+ * only its own view, which may be wrong: such a member is suspect, not lost. */
 static void coll__agreement_look(coll__agreement *h)
 {
     coll__heartbeat *p = &h->old->heartbeat;
     const int64_t now = coll__now();
 
     pthread_mutex_lock(&p->lock);
-    const bool is_detector = p->rank == 0 && h->is_watched && now - p->turned_at < coll__liveness(p) / 2;
+    const bool is_detector = p->rank == 0 && p->has_thread && now - p->turned_at < coll__liveness(p) / 2;
     for (int i = 0; i < h->count; i++) {
         const int rank = h->ranks[i];
-        if (i == h->me || h->is_there[i]) continue;
+        if (i == h->me || h->consensus->places[i].is_there) continue;
         const bool is_silent = is_detector && p->lines[rank].pipe.fd >= 0 && now - p->lines[rank].heard_at > coll__liveness(p);
-        if (p->has_left[rank] || is_silent || (p->rank == 0 && p->is_dead[rank])) h->is_lost[i] = 1;
-        if (p->is_dead[rank] && !h->is_said_dead[i]) h->is_said_dead[i] = h->is_late[i] = 1;
+        if (p->has_left[rank] || is_silent || (p->rank == 0 && p->is_dead[rank])) coll__consensus_lost(h->consensus, i);
+        if (p->is_dead[rank]) coll__consensus_suspect(h->consensus, i);
     }
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Until when an answer or a sign of life may be missing.  Near the deadline two missing signs are enough. */
-static int64_t coll__agreement_timeout(const coll__agreement *h, int64_t since)
-{
-    const int64_t grace = h->grace_ms * (int64_t)COLL__MS, two_signs = since + 2 * grace / COLL__SIGNS;
-    const int64_t last = two_signs > h->deadline ? two_signs : h->deadline;
+/* ---- >>lines ---- */
 
-    return since + grace < last ? since + grace : last;
+static void coll__member_line_rest(const coll__agreement *h, coll__member_line *line)
+{
+    coll__dial_end(&line->handshake);
+    line->call_at = coll__deadline(h->consensus->role == COLL__CONSENSUS_PROPOSES ? COLL__CALL_AGAIN_MS : COLL__AGAIN_MS);
 }
 
-/* A rank has connected, or answered. */
-static void coll__agreement_lives(coll__agreement *h, int place) { h->is_lost[place] = h->is_late[place] = 0; }
-
-/* The proposer, as far as this rank knows. */
-static int coll__agreement_first(const coll__agreement *h)
+static void coll__member_line_down(coll__agreement *h, int place)
 {
-    int i = 0;
+    coll__member_line *line = &h->lines[place];
 
-    while (i < h->me && (h->is_lost[i] || h->is_late[i])) i++;
-    return i;
+    if (line->pipe.fd >= 0) coll__consensus_down(h->consensus, place);
+    coll__pipe_close(&line->pipe);
+    coll__member_line_rest(h, line);
 }
 
-/* Can the ranks that are not lost be a quorum?  If not, the others are waited for only to be counted. */
-static bool coll__agreement_may_be_enough(const coll__agreement *h)
+static void coll__member_line_up(coll__agreement *h, int place, coll__pipe *pipe)
 {
-    int most = 0;
+    const size_t room = coll__note_room(h->count);
+    coll__member_line *line = &h->lines[place];
 
-    for (int i = 0; i < h->count; i++) most += i == h->me || !h->is_lost[i];
-    return coll__is_enough(most, h->me == 0 || !h->is_lost[0], h->count);
-}
-
-/* ---- >>control messages ---- */
-
-static bool coll__heard_open(const coll__agreement *h, coll__heard *heard, coll__pipe *pipe)
-{
-    if (!heard->bytes) heard->bytes = (unsigned char *)coll__take(coll__like(h->old), COLL__CONTROL_LENGTH + (size_t)h->count);
-    heard->pipe = coll__pipe_take(pipe);
-    heard->length = 0;
-    if (heard->bytes) return true;
-    coll__pipe_close(&heard->pipe);
-    return false;
-}
-
-static inline const unsigned char *coll__heard_table(const coll__heard *heard) { return heard->bytes + COLL__CONTROL_LENGTH; }
-
-/* The next control message, with its table.  COLL_PENDING: incomplete; COLL_ERR_PEER: the connection is closed. */
-static coll_status coll__heard_next(const coll__agreement *h, coll__heard *heard)
-{
-    size_t wanted = COLL__CONTROL_LENGTH;
-
-    for (;;) {
-        if (heard->length >= COLL__CONTROL_LENGTH) {
-            if (!coll__control_read(heard->bytes, h->count, &heard->control)) return COLL_ERR_PEER;
-            const coll__control_note note = heard->control.note;
-            const bool has_ballot = note == COLL__CONTROL_HOLD || note == COLL__CONTROL_TABLE || note == COLL__CONTROL_AGREED;
-            const bool has_promise = note == COLL__CONTROL_HOLD || note == COLL__CONTROL_WELCOME;
-            heard->ballot = has_ballot ? coll__get64(heard->bytes + COLL__CONTROL_TEXT) : 0;
-            heard->promise = has_promise ? coll__get64(heard->bytes + COLL__CONTROL_TEXT + 8) : 0;
-            if (heard->ballot > 0) wanted = COLL__CONTROL_LENGTH + (size_t)h->count;
-        }
-        if (heard->length == wanted) break;
-        const ssize_t n = coll__pipe_move(&heard->pipe, heard->bytes + heard->length, wanted - heard->length, false);
-        if (n == -EAGAIN) return COLL_PENDING;
-        if (n < 0) return COLL_ERR_PEER;
-        heard->length += (size_t)n;
+    if (line->pipe.fd >= 0) coll__member_line_down(h, place);
+    if (!line->in) line->in = (unsigned char *)coll__take(coll__like(h->old), 2 * room);
+    line->pipe = coll__pipe_take(pipe);
+    line->received = line->sent = line->length = 0;
+    line->is_lasting = false;
+    if (line->in) {
+        line->out = line->in + room;
+        coll__dial_end(&line->handshake);
+        coll__consensus_up(h->consensus, place);
+    } else {
+        coll__pipe_close(&line->pipe);
+        coll__member_line_rest(h, line);
     }
-    heard->length = 0;
+}
+
+/* No connection: the next address is tried, after a pause if it was the last one. */
+static void coll__member_unreachable(coll__agreement *h, int place, int error)
+{
+    coll__member_line *line = &h->lines[place];
+    const int count = h->old->endpoints[h->ranks[place]].count;
+
+    if (coll__is_shortage(error)) h->shortage = error;
+    line->refusals = error == ECONNREFUSED ? line->refusals + 1 : 0;
+    if (line->refusals >= count) coll__consensus_lost(h->consensus, place);
+    if (line->calls % count == 0) coll__member_line_rest(h, line);
+    else coll__dial_end(&line->handshake);
+}
+
+/* Connect to a member, without blocking. */
+static void coll__member_call(coll__agreement *h, int place)
+{
+    const coll__hello hello = { .purpose = COLL__PURPOSE_JOIN, .to = place };
+    const int rank = h->ranks[place], count = h->old->endpoints[rank].count;
+    coll__member_line *line = &h->lines[place];
+    int error = 0;
+
+    if (coll__now() < line->call_at && !line->handshake) return;
+    if (count == 0) {
+        coll__consensus_lost(h->consensus, place);
+        return;
+    }
+    if (!line->handshake) {
+        const coll__address a = coll__endpoint_address(h->old, rank, line->calls++ % count);
+        line->handshake = coll__dial_begin(&h->us, &a, hello, coll__never);
+        if (!line->handshake) error = errno;
+    }
+    const coll_status status = error ? COLL_ERR_PEER : coll__dial_advance(line->handshake, &h->us, &error);
+    if (line->handshake && line->handshake->is_reached) line->refusals = 0;
+    if (status == COLL_OK) coll__member_line_up(h, place, &line->handshake->pipe);
+    else if (error) coll__member_unreachable(h, place, error);
+    else if (status < 0) coll__member_line_rest(h, line);
+}
+
+/* Read the next note.  COLL_PENDING: incomplete; COLL_ERR_PEER: the line is closed, or refused. */
+static coll_status coll__member_note_next(coll__agreement *h, coll__member_line *line, size_t *length)
+{
+    coll__control control;
+    int error = coll__pipe_fill(&line->pipe, line->in, &line->received, COLL__CONTROL_LENGTH);
+
+    if (!error) {
+        const unsigned char *const head = line->in + COLL__CONTROL_TEXT;
+        if (!coll__control_read(line->in, h->count, &control) || control.note != COLL__CONTROL_MEMBERS) return COLL_ERR_PEER;
+        const bool has_decision = coll__member_note_has_decision((coll__member_note_kind)head[0], coll__get64(head + 8));
+        *length = has_decision ? coll__member_note_most(h->count) : COLL__NOTE_HEAD;
+        error = coll__pipe_fill(&line->pipe, line->in, &line->received, coll__note_messages(*length));
+    }
+    if (error) return error == EAGAIN ? COLL_PENDING : COLL_ERR_PEER;
+    line->received = 0;
+    coll__note_unpack(h->note, line->in, *length);
     return COLL_OK;
 }
 
-static void coll__heard_close(coll__heard *heard)
+/* Read all notes of a line, until there is an outcome. */
+static void coll__member_hear(coll__agreement *h, int place)
 {
-    coll__pipe_close(&heard->pipe);
-    coll__give(heard->bytes);
-    heard->bytes = NULL;
-}
-
-/* Accept a proposal, instead of an earlier one. */
-static void coll__agreement_hold(coll__agreement *h, uint64_t ballot, const unsigned char *table)
-{
-    if (ballot <= h->own->ballot) return;
-    h->own->ballot = ballot;
-    h->own->is_bound = true;
-    memcpy(h->table, table, (size_t)h->count);
-}
-
-/* Record the decision. */
-static void coll__agreement_settle(coll__agreement *h, const unsigned char *table)
-{
-    memmove(h->table, table, (size_t)h->count);
-    h->own->ballot = COLL__BALLOT_DECIDED;
-}
-
-/* ---- >>connecting ---- */
-
-/* Result of a connection attempt. */
-typedef enum coll__answer {
-    COLL__ANSWER_NONE,                             /* not yet                                                  */
-    COLL__ANSWER_NOTE,                             /* a control message                                       */
-    COLL__ANSWER_NO_RANK,                          /* all its addresses refuse: it is lost                    */
-    COLL__ANSWER_NOT_READY                         /* connect again                                           */
-} coll__answer;
-
-static void coll__dialling_ends(coll__dialling *c)
-{
-    if (c->handshake) coll__pipe_close(&c->handshake->pipe);
-    coll__give(c->handshake);
-    c->handshake = NULL;
-    coll__pipe_close(&c->heard.pipe);
-    c->is_connected = false;
-}
-
-/* A failed attempt: use the next address. */
-static coll__answer coll__dialling_hopeless(coll__dialling *c, int count, int error)
-{
-    if (error == ECONNREFUSED) c->refusing |= 1u << (unsigned)((c->way - 1) % count);
-    else c->refusing = 0;
-    coll__dialling_ends(c);
-    const bool is_nobody = c->refusing == (1u << (unsigned)count) - 1;
-    c->call_at = c->way % count == 0 ? coll__deadline(COLL__AGAIN_MS) : 0;
-    return is_nobody ? COLL__ANSWER_NO_RANK : COLL__ANSWER_NOT_READY;
-}
-
-static coll__answer coll__dialling_begin(coll__agreement *h, coll__dialling *c, int to)
-{
-    const int rank = h->ranks[to], count = h->old->endpoints[rank].count;
-    const coll__hello hello = { .purpose = COLL__PURPOSE_JOIN, .to = to };
-
-    if (count == 0) return COLL__ANSWER_NO_RANK;
-    const coll__address a = coll__endpoint_address(h->old, rank, c->way++ % count);
-    const int fd = coll__dial(&a);
-    if (fd < 0 && coll__is_shortage(errno)) h->shortage = errno;
-    if (fd < 0) return coll__dialling_hopeless(c, count, errno);
-    c->handshake = (coll__handshake *)coll__take(coll__like(h->old), sizeof *c->handshake);
-    if (c->handshake) coll__handshake_call(c->handshake, &h->us, fd, hello, coll__never);
-    else close(fd);
-    return c->handshake ? COLL__ANSWER_NONE : COLL__ANSWER_NOT_READY;
-}
-
-/* Continue an attempt without blocking. */
-static coll__answer coll__dialling_advance(coll__agreement *h, coll__dialling *c, int to)
-{
-    const int count = h->old->endpoints[h->ranks[to]].count;
+    coll__member_line *line = &h->lines[place];
     coll_status status = COLL_OK;
+    size_t length;
 
-    if (!c->handshake && c->heard.pipe.fd < 0) {
-        if (coll__now() < c->call_at) return COLL__ANSWER_NONE;
-        const coll__answer reply = coll__dialling_begin(h, c, to);
-        if (reply != COLL__ANSWER_NONE) return reply;
+    while (coll__consensus_is_busy(h->consensus) && (status = coll__member_note_next(h, line, &length)) == COLL_OK) {
+        const coll__member_note_kind kind = (coll__member_note_kind)h->note[0];
+        if (kind == COLL__NOTE_PREPARE || kind == COLL__NOTE_PROPOSE || kind == COLL__NOTE_PING) line->is_lasting = true;
+        if (!coll__consensus_note(h->consensus, place, h->note, length, coll__now())) status = COLL_ERR_PEER;
+        if (status < 0) break;
+        if (!coll__consensus_is_busy(h->consensus) && line->is_lasting) h->decider = place;
     }
-    if (c->handshake && !c->is_connected) {
-        struct pollfd at = { .fd = c->handshake->pipe.fd, .events = POLLOUT };
-        if (poll(&at, 1, 0) <= 0) return COLL__ANSWER_NONE;
-        const int error = coll__dial_result(at.fd);
-        if (error) return coll__dialling_hopeless(c, count, error);
-        c->is_connected = true;
-        c->refusing = 0;
-    }
-    if (c->handshake) {
-        status = coll__handshake_advance(c->handshake, &h->us);
-        if (status == COLL_OK && !coll__heard_open(h, &c->heard, &c->handshake->pipe)) status = COLL_ERR_MEMORY;
-        if (status == COLL_OK) {
-            coll__give(c->handshake);
-            c->handshake = NULL;
+    if (status < 0) coll__member_line_down(h, place);
+}
+
+/* Send what the consensus has for a member and the line takes.  Returns whether all is sent. */
+static bool coll__member_tell(coll__agreement *h, int place)
+{
+    coll__member_line *line = &h->lines[place];
+
+    while (line->pipe.fd >= 0) {
+        if (line->length == 0) {
+            const size_t note = coll__consensus_say(h->consensus, place, h->note, coll__now());
+            if (note == 0) return true;
+            line->length = coll__note_pack(line->out, h->note, note);
+            line->sent = 0;
         }
+        const ssize_t n = coll__pipe_move(&line->pipe, line->out + line->sent, line->length - line->sent, true);
+        if (n == -EAGAIN) return false;
+        if (n < 0) coll__member_line_down(h, place);
+        else line->sent += (size_t)n;
+        if (line->sent == line->length) line->length = 0;
     }
-    if (status == COLL_OK) status = coll__heard_next(h, &c->heard);
-    if (status == COLL_PENDING) return COLL__ANSWER_NONE;
-    if (status == COLL_OK) return COLL__ANSWER_NOTE;
-    if (!c->turned_away_at && status != COLL_ERR_PEER) c->turned_away_at = coll__now();
-    coll__dialling_ends(c);
-    c->call_at = coll__deadline(COLL__AGAIN_MS);
-    return COLL__ANSWER_NOT_READY;
+    return true;
 }
 
-/* What to poll for; events 0: nothing, continue at once. */
-static struct pollfd coll__dialling_watch(coll__dialling *c)
-{
-    if (c->handshake)
-        return (struct pollfd){ .fd = c->handshake->pipe.fd, .events = c->is_connected ? c->handshake->want : POLLOUT };
-    if (c->heard.pipe.fd < 0) return (struct pollfd){ .fd = -1, .events = POLLIN };
-    return (struct pollfd){ .fd = c->heard.pipe.fd, .events = coll__pipe_await(&c->heard.pipe, POLLIN) };
-}
+/* ---- >>accepting ---- */
 
-/* ---- >>the proposer ---- */
-
-/* Drop its connection.  Only a new connect shows whether it is alive: it may have closed an old connection after a suspension. */
-static void coll__voter_lost(coll__agreement *h, int place)
-{
-    coll__heard_close(&h->voters[place].heard);
-    memset(&h->voters[place], 0, sizeof h->voters[place]);
-    h->voters[place].heard.pipe.fd = -1;
-    h->is_there[place] = 0;
-}
-
-/* Send it a control message, with the table if the message has a ballot. */
-static void coll__voter_send(coll__agreement *h, int place, coll__control_note note, uint64_t ballot, uint64_t promise)
-{
-    coll__voter *g = &h->voters[place];
-
-    if (g->owes++ == 0) g->silent_since = coll__now();
-    if (!coll__table_send(&g->heard.pipe, note, h->me, ballot, promise, h->table, ballot > 0 ? h->count : 0))
-        coll__voter_lost(h, place);
-}
-
-/* Send prepare.  The rank is present once it has promised. */
-static void coll__voter_ask(coll__agreement *h, int place)
-{
-    coll__voter *g = &h->voters[place];
-
-    h->is_there[place] = 0;
-    g->asked = g->holds = 0;
-    coll__voter_send(h, place, COLL__CONTROL_WELCOME, 0, h->base);
-}
-
-/* Start a round above all known promises. */
-static void coll__agreement_raise(coll__agreement *h, uint64_t promised)
-{
-    h->base = h->own->promised = ((promised >> 48) + 1) << 48 | (uint64_t)h->me << 32;
-    for (int i = 0; i < h->count; i++) if (h->voters[i].heard.pipe.fd >= 0) coll__voter_ask(h, i);
-}
-
-/* Receive promises and accepted proposals from all acceptors. */
-static void coll__agreement_hear(coll__agreement *h)
-{
-    const int64_t now = coll__now();
-
-    for (int i = 0; i < h->count; i++) {
-        coll__voter *g = &h->voters[i];
-        coll_status status = COLL_PENDING;
-        if (g->heard.pipe.fd < 0) continue;
-        while ((status = coll__heard_next(h, &g->heard)) == COLL_OK && g->heard.control.note == COLL__CONTROL_HOLD) {
-            const uint64_t ballot = g->heard.ballot;
-            g->owes -= g->owes > 0;
-            g->silent_since = now;
-            if (g->heard.promise > h->base) coll__agreement_raise(h, g->heard.promise);
-            if (g->heard.promise != h->base) continue;        /* answer to an earlier prepare                 */
-            g->holds = ballot;
-            if (!h->is_there[i]) coll__agreement_hold(h, ballot, coll__heard_table(&g->heard));
-            h->is_there[i] = 1;
-            h->calls[i].turned_away_at = 0;
-            coll__agreement_lives(h, i);
-        }
-        const bool is_late = g->owes > 0 && now > coll__agreement_timeout(h, g->silent_since);
-        if (status != COLL_PENDING || is_late) coll__voter_lost(h, i);
-        if (status == COLL_PENDING && is_late) h->is_late[i] = 1;
-    }
-}
-
-/* A handshake is complete.  false: it must wait. */
-static bool coll__agreement_admit(coll__agreement *h, coll__handshake *g)
+/* A handshake is complete; the agreement owns its pipe. */
+static void coll__agreement_admit(coll__agreement *h, coll__handshake *g)
 {
     const int place = g->hello.rank;
-    const bool is_proposer = h->base > 0, is_call = g->hello.purpose == COLL__PURPOSE_JOIN && place != h->me;
 
-    if (is_call && (place < h->me ? is_proposer && coll__is_quorum(h->is_there, h->count) : !is_proposer)) return false;
     coll__io_forget(&h->old->io, g->pipe.fd);
-    if (is_call && place < h->me) {               /* an earlier proposer is alive: connect to it              */
-        coll__agreement_lives(h, place);
-        coll__pipe_close(&g->pipe);
-        return true;
-    }
-    if (!is_call || h->voters[place].heard.pipe.fd >= 0) {
+    if (g->hello.purpose != COLL__PURPOSE_JOIN || place == h->me) {
         coll__refuse(h->old, &g->pipe, COLL_ERR_PROTOCOL, "it is not expected here");
-        return true;
+    } else if (place < h->me && h->lines[place].pipe.fd >= 0) {
+        coll__pipe_close(&g->pipe);
+    } else {
+        coll__tune_socket(g->pipe.fd);
+        coll__member_line_up(h, place, &g->pipe);
     }
-    coll__tune_socket(g->pipe.fd);
-    coll__agreement_lives(h, place);              /* wait for it until it answers                             */
-    if (coll__heard_open(h, &h->voters[place].heard, &g->pipe)) coll__voter_ask(h, place);
-    return true;
+}
+
+/* A member that has a proposer accepts nothing: others may have its decision already, and connect for the new job. */
+static bool coll__agreement_accepts(const coll__agreement *h)
+{
+    const coll__consensus *c = h->consensus;
+
+    return c->role != COLL__CONSENSUS_FOLLOWS || h->lines[c->proposer].pipe.fd < 0 || !h->lines[c->proposer].is_lasting;
 }
 
 static void coll__agreement_accept(coll__agreement *h)
 {
     coll__tcp *tcp = h->old;
 
+    if (!coll__agreement_accepts(h)) return;
     pthread_mutex_lock(&tcp->accept_lock);
     if (!tcp->is_deaf) (void)coll__accept_all(tcp);
     coll__handshakes_go_on(tcp);
@@ -32758,279 +32982,118 @@ static void coll__agreement_accept(coll__agreement *h)
     coll__accept_tidy(tcp);
 }
 
-/* Handle an answer.  true: it was the decision, now in h->table. */
-static bool coll__agreement_answered(coll__agreement *h, int place, coll__answer reply)
+/* ---- >>running ---- */
+
+/* What to poll a line for; fd -1: nothing. */
+static struct pollfd coll__member_watch(coll__member_line *line)
 {
-    coll__dialling *c = &h->calls[place];
-    const coll__control_note note = reply == COLL__ANSWER_NOTE ? c->heard.control.note : COLL__CONTROL_LIMIT;
-    const int64_t now = coll__now();
+    const short want = (short)(POLLIN | (line->length > 0 ? POLLOUT : 0));
 
-    if (reply == COLL__ANSWER_NO_RANK) h->is_lost[place] = 1;
-    if (note == COLL__CONTROL_AGREED && c->heard.ballot > 0) {
-        coll__agreement_settle(h, coll__heard_table(&c->heard));
-        return true;
-    }
-    if (note == COLL__CONTROL_WELCOME) coll__agreement_lives(h, place);           /* an earlier proposer: connect to it */
-    if (note == COLL__CONTROL_REFUSE && !c->turned_away_at) c->turned_away_at = now;
-    if (c->turned_away_at && now - c->turned_away_at > h->grace_ms * (int64_t)COLL__MS) h->is_late[place] = 1;
-    return false;
-}
-
-/* Connect to absent ranks.  If all addresses refuse, the rank is lost.  true: a rank has sent the decision, now in h->table. */
-static bool coll__agreement_call_all(coll__agreement *h)
-{
-    for (int i = 0; i < h->count; i++) {
-        coll__dialling *c = &h->calls[i];
-        if (i == h->me || h->is_lost[i] || h->is_there[i] || h->voters[i].heard.pipe.fd >= 0) {
-            coll__dialling_ends(c);
-            continue;
-        }
-        const coll__answer reply = coll__dialling_advance(h, c, i);
-        if (reply == COLL__ANSWER_NONE) continue;
-        if (coll__agreement_answered(h, i, reply)) return true;
-        coll__dialling_ends(c);
-        if (c->call_at > coll__now()) c->call_at = coll__deadline(COLL__CALL_AGAIN_MS);
-    }
-    return false;
-}
-
-/* Send a sign of life to all present, which must answer: otherwise an acceptor is silent until it gets a table. */
-static void coll__agreement_sign(coll__agreement *h)
-{
-    const int64_t now = coll__now();
-
-    if (now < h->sign_at) return;
-    h->sign_at = now + h->grace_ms * (int64_t)COLL__MS / COLL__SIGNS;
-    for (int i = 0; i < h->count; i++)
-        if (h->is_there[i] && i != h->me) coll__voter_send(h, i, COLL__CONTROL_MISSING, 0, 0);
+    if (line->pipe.fd >= 0) return (struct pollfd){ .fd = line->pipe.fd, .events = coll__pipe_await(&line->pipe, want) };
+    if (line->handshake) return (struct pollfd){ .fd = line->handshake->pipe.fd, .events = line->handshake->want };
+    return (struct pollfd){ .fd = -1 };
 }
 
 static void coll__agreement_wait(coll__agreement *h, int64_t until)
 {
     const coll__tcp *tcp = h->old;
-    int n = 0, ms = coll__ms_until(until, COLL__AGREE_LOOK_MS);
+    const bool is_busy = coll__consensus_is_busy(h->consensus), has_listener = is_busy && coll__agreement_accepts(h);
+    int n = 0, ms;
 
-    h->fds[n++] = (struct pollfd){ .fd = tcp->is_deaf ? -1 : tcp->listener, .events = POLLIN };
-    for (int i = 0; i < tcp->handshake_count; i++) {
+    h->fds[n++] = (struct pollfd){ .fd = tcp->is_deaf || !has_listener ? -1 : tcp->listener, .events = POLLIN };
+    for (int i = 0; has_listener && i < tcp->handshake_count; i++) {
         const coll__handshake *g = &tcp->handshakes[i];
-        if (g->pipe.fd < 0 || g->step == COLL__HANDSHAKE_OVER || !g->want) continue;
-        h->fds[n++] = (struct pollfd){ .fd = g->pipe.fd, .events = g->want };
+        if (g->pipe.fd >= 0 && g->step != COLL__HANDSHAKE_OVER && g->want)
+            h->fds[n++] = (struct pollfd){ .fd = g->pipe.fd, .events = g->want };
     }
     for (int i = 0; i < h->count; i++) {
-        coll__pipe *pipe = &h->voters[i].heard.pipe;
-        if (pipe->fd >= 0) h->fds[n++] = (struct pollfd){ .fd = pipe->fd, .events = coll__pipe_await(pipe, POLLIN) };
-        const struct pollfd at = coll__dialling_watch(&h->calls[i]);
+        const struct pollfd at = coll__member_watch(&h->lines[i]);
         if (at.fd >= 0) h->fds[n++] = at;
+        else if (is_busy && coll__consensus_wants(h->consensus, i) && h->lines[i].call_at < until)
+            until = h->lines[i].call_at;
     }
-    for (int i = 0; i < n; i++) if (h->fds[i].events == 0) ms = 0;
+    ms = coll__ms_until(until, COLL__AGREE_LOOK_MS);
+    for (int i = 1; i < n; i++) if (h->fds[i].events == 0) ms = 0;
     (void)poll(h->fds, (nfds_t)n, ms);
 }
 
-/* There is a quorum, and no other rank is waited for: propose a table.  true: all present have accepted.  They send nothing
- * more in this agreement, so their connections can serve the new job. */
-static bool coll__agreement_propose(coll__agreement *h)
+/* A new proposer leaves others some time to call. */
+static void coll__agreement_check_role(coll__agreement *h)
 {
-    coll__acceptor *own = h->own;
-    bool is_accepted = true;
+    const coll__consensus *c = h->consensus;
 
-    if (own->ballot < h->base || (!own->is_bound && memcmp(h->table, h->is_there, (size_t)h->count))) {
-        if (!own->is_bound) memcpy(h->table, h->is_there, (size_t)h->count);
-        own->ballot = own->ballot < h->base ? h->base : own->ballot + 1;
-    }
+    if (c->role == h->role && c->proposer == h->follows) return;
+    h->role = c->role;
+    h->follows = c->proposer;
     for (int i = 0; i < h->count; i++) {
-        coll__voter *g = &h->voters[i];
-        if (i == h->me || !h->is_there[i]) continue;
-        if (g->asked != own->ballot || g->holds != own->ballot || g->owes > 0) is_accepted = false;
-        if (g->asked == own->ballot) continue;
-        g->asked = own->ballot;
-        coll__voter_send(h, i, COLL__CONTROL_TABLE, own->ballot, 0);
-    }
-    if (is_accepted) coll__agreement_settle(h, h->table);
-    return is_accepted;
-}
-
-/* Count the ranks present, and those that may still connect.  Without a quorum late ranks are waited for, except a rank that
- * the old job declared dead and that stays silent. */
-static int coll__agreement_tally(const coll__agreement *h, int *open)
-{
-    const bool is_enough = coll__is_quorum(h->is_there, h->count);
-    const bool has_waited = coll__now() - h->began > h->grace_ms * (int64_t)COLL__MS;
-    int there = 0;
-
-    *open = 0;
-    for (int i = 0; i < h->count; i++) {
-        const bool may_come = !h->is_late[i] || !(is_enough || (h->is_said_dead[i] && has_waited));
-        there += h->is_there[i];
-        *open += !h->is_there[i] && !h->is_lost[i] && may_come;
-    }
-    return there;
-}
-
-/* Stop being the proposer, for an earlier one is alive.  The acceptors find it, too. */
-static void coll__agreement_leave(coll__agreement *h)
-{
-    for (int i = 0; i < h->count; i++) {
-        if (h->voters[i].heard.pipe.fd >= 0) coll__voter_lost(h, i);
-        coll__dialling_ends(&h->calls[i]);
-        if (i > h->me) coll__agreement_lives(h, i);
-    }
-    h->is_there[h->me] = 0;
-    h->base = 0;
-}
-
-/* Act as the proposer.  COLL_OK: decided, in h->table.  COLL_PENDING: another rank is the proposer. */
-static coll_status coll__agreement_seek(coll__agreement *h)
-{
-    int64_t until = h->deadline;
-    int before = 1, open;
-
-    h->is_there[h->me] = 1;
-    h->began = coll__now();
-    coll__agreement_raise(h, h->own->promised);
-    for (int i = 0; i < h->count; i++) {
-        h->calls[i].call_at = coll__deadline(COLL__AGREE_LOOK_MS);
-        h->calls[i].turned_away_at = 0;
-    }
-    for (;;) {
-        coll__agreement_look(h);
-        coll__agreement_accept(h);
-        coll__agreement_hear(h);
-        if (coll__agreement_call_all(h)) return COLL_OK;
-        const int there = coll__agreement_tally(h, &open);
-        const bool is_enough = coll__is_quorum(h->is_there, h->count);
-        if (coll__agreement_first(h) < h->me && coll__now() < h->deadline) {
-            coll__agreement_leave(h);
-            return COLL_PENDING;
-        }
-        if (!is_enough) until = coll__agreement_may_be_enough(h) ? h->deadline : h->began + h->grace_ms * (int64_t)COLL__MS;
-        else if (there != before || until == h->deadline) until = coll__deadline(h->grace_ms);
-        if (until > h->deadline) until = h->deadline;
-        before = there;
-        const bool is_time = open == 0 || coll__now() >= until;
-        char why[80];
-        if (is_time && !is_enough && h->shortage)
-            return coll__set_failure(h->failure, COLL_ERR_PEER, -1,
-                                     "only %d of %d ranks were reached: this rank has nothing left for "
-                                     "a connection: %s", there, h->count, coll__shortage_text(h->shortage, why, sizeof why));
-        if (is_time && !is_enough)
-            return coll__set_failure(h->failure, COLL_ERR_PEER, -1,
-                                     "only %d of %d ranks are left: that is not most of them, and the "
-                                     "others might go on elsewhere", there, h->count);
-        if (is_time && coll__agreement_propose(h)) return COLL_OK;
-        coll__agreement_sign(h);
-        coll__agreement_wait(h, is_time ? coll__never : until);
+        h->lines[i].call_at = c->role == COLL__CONSENSUS_PROPOSES ? coll__deadline(COLL__AGREE_LOOK_MS) : 0;
+        h->lines[i].calls = h->lines[i].refusals = 0;
     }
 }
 
-/* Send the decision, or the failure, to all present.  Connections with outstanding answers are closed, for the new job would
- * read these; such ranks connect again. */
+static void coll__agreement_advance(coll__agreement *h)
+{
+    coll__consensus *c = h->consensus;
+
+    coll__agreement_look(h);
+    coll__agreement_accept(h);
+    for (int i = 0; i < h->count && coll__consensus_is_busy(c); i++) {
+        if (h->lines[i].pipe.fd >= 0) coll__member_hear(h, i);
+        else if (coll__consensus_wants(c, i)) coll__member_call(h, i);
+        else coll__dial_end(&h->lines[i].handshake);
+    }
+    if (!coll__consensus_is_busy(c)) return;
+    coll__consensus_tick(c, coll__now());
+    if (c->role == COLL__CONSENSUS_DECIDED) h->decider = h->me;
+    coll__agreement_check_role(h);
+    for (int i = 0; i < h->count; i++) (void)coll__member_tell(h, i);
+}
+
+/* Send the last notes. */
 static void coll__agreement_tell(coll__agreement *h)
 {
-    const coll_failure *why = h->failure;
-
-    for (int i = 0; i < h->count; i++) {
-        coll__pipe *pipe = &h->voters[i].heard.pipe;
-        if (why->status == COLL_OK && (h->voters[i].owes > 0 || !h->is_there[i])) coll__pipe_close(pipe);
-        if (pipe->fd < 0 || !h->is_there[i]) continue;
-        if (why->status == COLL_OK)
-            (void)coll__table_send(pipe, COLL__CONTROL_AGREED, h->me, COLL__BALLOT_DECIDED, 0, h->table,
-                                   h->count);
-        else
-            coll__control_send(pipe, COLL__CONTROL_REFUSE, why->status, -1, why->text);
-    }
-}
-
-/* ---- >>acceptors ---- */
-
-/* Send the promise and the last accepted proposal. */
-static bool coll__agreement_say(const coll__agreement *h, coll__pipe *pipe)
-{
-    return coll__table_send(pipe, COLL__CONTROL_HOLD, h->me, h->own->ballot, h->own->promised, h->table, h->count);
-}
-
-/* Take part after the proposer's welcome.  COLL_OK: decided.  COLL_PENDING: the proposer is lost.  Errors are those of the
- * agreement. */
-static coll_status coll__agreement_serve(coll__agreement *h, coll__heard *heard)
-{
-    int64_t heard_at = coll__now();
-    coll_status status = COLL_OK;
+    const int64_t deadline = coll__deadline(COLL__LAST_NOTES_MS);
 
     for (;;) {
-        for (; status == COLL_OK; status = coll__heard_next(h, heard)) {
-            const coll__control_note note = heard->control.note;
-            heard_at = coll__now();
-            if (note == COLL__CONTROL_REFUSE)
-                return coll__set_failure(h->failure, heard->control.what.status, -1, "%s", heard->control.what.text);
-            if (note == COLL__CONTROL_AGREED && heard->ballot > 0) {
-                coll__agreement_settle(h, coll__heard_table(heard));
-                return COLL_OK;
-            }
-            if (note != COLL__CONTROL_TABLE && note != COLL__CONTROL_WELCOME && note != COLL__CONTROL_MISSING) continue;
-            if (heard->promise > h->own->promised) h->own->promised = heard->promise;
-            if (heard->ballot >= h->own->promised) coll__agreement_hold(h, heard->ballot, coll__heard_table(heard));
-            if (!coll__agreement_say(h, &heard->pipe)) return COLL_PENDING;
-        }
-        const int64_t until = coll__agreement_timeout(h, heard_at);
-        if (status < 0 || coll__now() > until) return COLL_PENDING;
-        struct pollfd at = { .fd = heard->pipe.fd, .events = coll__pipe_await(&heard->pipe, POLLIN) };
-        if (at.events) (void)poll(&at, 1, coll__ms_until(until, 1000));
-        status = coll__heard_next(h, heard);
+        bool is_all = true;
+        for (int i = 0; i < h->count; i++) is_all = coll__member_tell(h, i) && is_all;
+        if (is_all || coll__now() >= deadline) return;
+        coll__agreement_wait(h, deadline);
     }
 }
 
-/* Connect to a proposer.  Returns as above; COLL_PENDING also if an earlier proposer is alive. */
-static coll_status coll__agreement_join(coll__agreement *h, int proposer)
+/* Begin the agreement, or begin it again after an error. */
+static void coll__agreement_begin(coll__agreement *h)
 {
-    coll__dialling *c = &h->calls[proposer];
-    const int64_t soon = coll__deadline(h->grace_ms), until = soon < h->deadline ? soon : h->deadline;
-    coll_status status = COLL_PENDING;
+    coll__consensus *c = h->consensus;
 
-    c->way = 0;
-    c->refusing = 0;
-    c->call_at = 0;
-    for (bool is_over = false; !is_over;) {
-        coll__agreement_look(h);
-        coll__agreement_accept(h);
-        const coll__answer reply = coll__dialling_advance(h, c, proposer);
-        const coll__control_note note = reply == COLL__ANSWER_NOTE ? c->heard.control.note : COLL__CONTROL_LIMIT;
-        if (note == COLL__CONTROL_WELCOME) {
-            status = coll__agreement_serve(h, &c->heard);
-            break;
-        }
-        if (note == COLL__CONTROL_AGREED && c->heard.ballot > 0) {
-            coll__agreement_settle(h, coll__heard_table(&c->heard));
-            coll__dialling_ends(c);                /* not used for the new job                                */
-            return COLL_OK;
-        }
-        if (reply == COLL__ANSWER_NO_RANK) h->is_lost[proposer] = 1;
-        is_over = (reply != COLL__ANSWER_NOTE && coll__agreement_first(h) != proposer) || coll__now() >= until;
-        if (reply == COLL__ANSWER_NOTE) {          /* it has not noticed the failure yet                      */
-            coll__dialling_ends(c);
-            c->call_at = coll__deadline(COLL__AGAIN_MS);
-        }
-        struct pollfd at = coll__dialling_watch(c);
-        const bool is_waiting = !is_over && at.events != 0;
-        if (is_waiting) (void)poll(&at, 1, coll__ms_until(at.fd < 0 ? c->call_at : until, COLL__AGREE_LOOK_MS));
+    for (int i = 0; i < h->count; i++) {
+        coll__consensus_down(c, i);
+        c->places[i].is_suspect = false;
     }
-    if (status == COLL_OK) h->proposer = proposer;
-    else coll__dialling_ends(c);
-    if (status == COLL_PENDING && coll__agreement_first(h) == proposer) h->is_late[proposer] = 1;
-    return status;
+    coll__consensus_begin(c, COLL__DECIDES_GO_ON, 0, coll__now(), h->grace_ms * (int64_t)COLL__MS, h->deadline);
+    for (int i = 0; i < h->count; i++) c->places[i].is_late = i != h->me && h->old->heartbeat.was_late[h->ranks[i]];
+    h->decider = -1;
+    coll__agreement_check_role(h);
 }
 
-/* Run the agreement, unless an earlier call has.  COLL_OK: the decision is in h->table. */
+/* Run the agreement, unless an earlier call has.  COLL_OK: the decision is in h->consensus->past. */
 static coll_status coll__agreement_run(coll__agreement *h)
 {
-    coll_status status = h->own->ballot == COLL__BALLOT_DECIDED ? COLL_OK : COLL_PENDING;
+    coll__consensus *const c = h->consensus;
+    char why[80];
 
-    h->proposer = -1;
-    while (status == COLL_PENDING) {
-        coll__agreement_look(h);
-        const int first = coll__agreement_first(h);
-        status = first < h->me ? coll__agreement_join(h, first) : coll__agreement_seek(h);
+    coll__agreement_begin(h);
+    while (coll__consensus_is_busy(c)) {
+        coll__agreement_advance(h);
+        if (coll__consensus_is_busy(c)) coll__agreement_wait(h, coll__consensus_next(c));
     }
-    if (h->base > 0) coll__agreement_tell(h);
-    return status;
+    coll__agreement_tell(h);
+    if (c->role == COLL__CONSENSUS_DECIDED) return COLL_OK;
+    if (c->role == COLL__CONSENSUS_GIVEN_UP) return coll__failed_given_up(h->failure);
+    if (!h->shortage) return coll__failed_too_few(h->failure, c->counted, c->count);
+    return coll__set_failure(h->failure, COLL_ERR_PEER, -1, "only %d of %d ranks were reached: this rank has nothing left for a "
+                             "connection: %s", c->counted, c->count, coll__shortage_text(h->shortage, why, sizeof why));
 }
 
 #endif /* COLL_TCP_CONSENSUS_H */
@@ -33068,46 +33131,39 @@ static bool coll__agreement_open(coll__agreement *h)
 {
     const size_t n = (size_t)h->count;
 
-    unsigned char **const marks[] = { &h->is_there, &h->is_lost, &h->is_late, &h->is_said_dead };
-    unsigned char *const memory = (unsigned char *)coll__allocate(coll__like(h->old), sizeof marks / sizeof *marks * n);
-    for (size_t i = 0; memory && i < sizeof marks / sizeof *marks; i++) *marks[i] = memory + i * n;
-    h->own = coll__acceptor_of(h->old, &h->us);
-    h->table = h->own ? h->own->table : NULL;
-    h->voters = (coll__voter *)coll__allocate(coll__like(h->old), n * sizeof *h->voters);
-    h->calls = (coll__dialling *)coll__allocate(coll__like(h->old), n * sizeof *h->calls);
-    h->fds = (struct pollfd *)coll__allocate(coll__like(h->old), (2 * n + (size_t)h->old->handshake_room + 1) * sizeof *h->fds);
-    for (int i = 0; h->voters && i < h->count; i++) h->voters[i].heard.pipe.fd = -1;
-    for (int i = 0; h->calls && i < h->count; i++) h->calls[i].heard.pipe.fd = -1;
-    for (int i = 0; h->is_late && i < h->count; i++) h->is_late[i] = h->old->heartbeat.was_late[h->ranks[i]];
+    h->consensus = coll__consensus_of(h->old, &h->us);
+    h->lines = (coll__member_line *)coll__allocate(coll__like(h->old), n * sizeof *h->lines);
+    h->note = (unsigned char *)coll__take(coll__like(h->old), coll__member_note_most(h->count));
+    h->fds = (struct pollfd *)coll__allocate(coll__like(h->old), (n + (size_t)h->old->handshake_room + 1) * sizeof *h->fds);
+    for (int i = 0; h->lines && i < h->count; i++) h->lines[i].pipe.fd = -1;
     coll__agreement_takes_listener(h, true);
-    return h->own && h->is_there && h->voters && h->calls && h->fds;
+    return h->consensus && h->lines && h->note && h->fds;
 }
 
 static void coll__agreement_close(coll__agreement *h)
 {
-    for (int i = 0; h->voters && i < h->count; i++) coll__heard_close(&h->voters[i].heard);
-    for (int i = 0; h->calls && i < h->count; i++) {
-        coll__dialling_ends(&h->calls[i]);
-        coll__heard_close(&h->calls[i].heard);
+    for (int i = 0; h->lines && i < h->count; i++) {
+        coll__dial_end(&h->lines[i].handshake);
+        coll__pipe_close(&h->lines[i].pipe);
+        coll__give(h->lines[i].in);
     }
     coll__agreement_takes_listener(h, false);
-    coll__give(h->is_there);
-    coll__give(h->voters);
-    coll__give(h->calls);
+    coll__give(h->lines);
+    coll__give(h->note);
     coll__give(h->fds);
 }
 
 /* ---- >>the new job ---- */
 
-/* The world id of a job of `ranks`, or of those present. */
+/* The world id of a job of `ranks`, or of those in `members`. */
 static void coll__agreement_name(unsigned char *world, const unsigned char *before, const int *ranks,
-                                 const unsigned char *is_there, int count)
+                                 const unsigned char *members, int count)
 {
     char text[80] = "";
     uint64_t hash = coll__hash_of_none;
 
     for (int i = 0; i < count; i++)
-        if (!is_there || is_there[i]) hash = coll__hash_with(hash, (uint64_t)(unsigned)ranks[i]);
+        if (!members || coll__place_in(members, i)) hash = coll__hash_with(hash, (uint64_t)(unsigned)ranks[i]);
     for (int i = 0; i < COLL__WORLD_LENGTH; i++) coll__append(text, sizeof text, "%02x", before[i]);
     coll__append(text, sizeof text, " without %016llx", (unsigned long long)hash);
     coll__digest(world, text);
@@ -33116,14 +33172,25 @@ static void coll__agreement_name(unsigned char *world, const unsigned char *befo
 /* The decision, kept for ranks that still connect for the agreement.  NULL: out of memory. */
 static coll__past *coll__agreement_past(const coll__agreement *h)
 {
-    coll__past *past = (coll__past *)coll__take(coll__like(h->old), sizeof *past + (size_t)h->count);
+    const coll__member_note note = { .kind = COLL__NOTE_DECIDED, .slot = h->consensus->slot - 1, .decision = h->consensus->past };
+    coll__past *past = (coll__past *)coll__take(coll__like(h->old), sizeof *past + coll__note_room(h->count));
 
     if (!past) return NULL;
     past->us = h->us;
     h->old->us.past = NULL;                       /* now owned by past->us                                    */
-    past->table = coll__behind(past, sizeof *past);
-    memcpy(past->table, h->table, (size_t)h->count);
+    past->bytes = coll__behind(past, sizeof *past);
+    past->length = coll__note_pack(past->bytes, h->note, coll__member_note_write(h->note, &note, h->count));
     return past;
+}
+
+/* A control connection goes on where the agreement has stopped to read: perhaps within a message.  What could not be sent in
+ * time may not be continued by something else. */
+static void coll__control_continue(coll__control_line *line, coll__member_line *from)
+{
+    if (from->length > 0) return;
+    line->pipe = coll__pipe_take(&from->pipe);
+    line->length = from->received % COLL__CONTROL_LENGTH;
+    if (line->length) memcpy(line->bytes, from->in + (from->received - line->length), line->length);
 }
 
 /* The control connections: rank 0 takes those to its acceptors, other ranks the one to rank 0.  If one is missing, the new job
@@ -33133,9 +33200,9 @@ static void coll__agreement_lines(coll__agreement *h, coll__tcp *tcp)
     int missing = 0;
 
     for (int i = 0, rank = 0; i < h->count; i++) {
-        if (!h->table[i]) continue;
-        if (tcp->rank == 0 && i != h->me) tcp->controls[rank].pipe = coll__pipe_take(&h->voters[i].heard.pipe);
-        if (tcp->rank > 0 && rank == 0 && i == h->proposer) tcp->controls[0].pipe = coll__pipe_take(&h->calls[i].heard.pipe);
+        if (!coll__place_in(h->consensus->past.members, i)) continue;
+        const bool is_kept = tcp->rank == 0 ? h->decider == h->me && i != h->me : rank == 0 && i == h->decider;
+        if (is_kept) coll__control_continue(&tcp->controls[rank], &h->lines[i]);
         rank++;
     }
     const int last = tcp->rank == 0 ? tcp->size : 1;
@@ -33170,7 +33237,7 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     tcp->us.rank = out->rank;
     tcp->us.size = out->count;
     tcp->network = old->network;
-    coll__agreement_name(tcp->us.world, h->us.world, h->ranks, h->table, h->count);
+    coll__agreement_name(tcp->us.world, h->us.world, h->ranks, h->consensus->past.members, h->count);
     coll__shm_segment_sign(&tcp->segment, out->rank, tcp->us.world);
     coll__shm_segment_follow(&tcp->segment, &old->segment);
     const size_t streams = (size_t)out->count * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1);
@@ -33187,7 +33254,8 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
         tcp->heartbeat.beats[i] = old->heartbeat.beats[out->ranks[i]];
     }
     pthread_mutex_unlock(&old->heartbeat.lock);
-    for (int i = 0, rank = 0; i < h->count; i++) if (h->table[i]) tcp->heartbeat.was_late[rank++] = h->is_late[i];
+    for (int i = 0, rank = 0; i < h->count; i++)
+        if (coll__place_in(h->consensus->past.members, i)) tcp->heartbeat.was_late[rank++] = h->consensus->places[i].is_late;
     coll__io_forget(&old->io, old->listener);
     tcp->listener = old->listener;
     old->listener = -1;
@@ -33202,8 +33270,7 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
 {
     coll__tcp *old = (coll__tcp *)context;
     const int liveness = old->heartbeat.has_thread ? old->heartbeat.liveness_ms : 0;
-    coll__agreement h = { .old = old, .us = old->us, .ranks = ranks, .count = count, .failure = failure,
-                          .is_watched = liveness > 0 };
+    coll__agreement h = { .old = old, .us = old->us, .ranks = ranks, .count = count, .failure = failure };
     coll_status status = COLL_OK;
 
     if (old->listener < 0)
@@ -33218,14 +33285,8 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     h.grace_ms = liveness > 0 && liveness < COLL__AGREE_GRACE_MS / 2 ? 2 * liveness : COLL__AGREE_GRACE_MS;
     if (coll__agreement_open(&h)) status = coll__agreement_run(&h);
     else status = coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
-    if (status == COLL_OK && !h.table[h.me])
-        status = coll__set_failure(failure, COLL_ERR_PEER, -1, "the others have given this rank up");
-    out->count = 0;
-    for (int i = 0; status == COLL_OK && i < count; i++) {
-        if (!h.table[i]) continue;
-        if (i == h.me) out->rank = out->count;
-        out->ranks[out->count++] = ranks[i];
-    }
+    if (status == COLL_OK) coll__survivors_in(h.consensus->past.members, ranks, count, h.me, out);
+    else out->count = 0;
     out->context = status == COLL_OK ? coll__agreement_world(&h, out) : NULL;
     if (status == COLL_OK && !out->context) status = failure->status;
     coll__agreement_close(&h);
@@ -33307,7 +33368,7 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
         coll__events(tcp);
     }
     if (tcp->suspicion.status != COLL_OK && tcp->failure.status == COLL_OK)
-        coll__tcp_settle(tcp, &tcp->suspicion, !tcp->is_sentence);
+        coll__tcp_settle(tcp, &tcp->suspicion, tcp->is_sentence);
     return tcp->failure.status;
 }
 
@@ -33340,36 +33401,17 @@ static void coll__tcp_close(void *context)
     coll__tcp_free(tcp);
 }
 
-/* The first rank of each rank's host, computed by one sort on first use.  NULL: out of memory. */
-static const int *coll__homes_of(coll__tcp *tcp)
-{
-    const size_t n = (size_t)tcp->size;
-    const coll__endpoint **all = tcp->homes ? NULL : (const coll__endpoint **)coll__take(coll__like(tcp), n * sizeof *all);
-    int *homes = all ? (int *)coll__take(coll__like(tcp), n * sizeof *homes) : NULL;
-
-    if (homes) {
-        for (size_t i = 0; i < n; i++) all[i] = &tcp->endpoints[i];
-        qsort((void *)all, n, sizeof *all, coll__by_host);
-        for (size_t i = 0; i < n; i++) {
-            const bool is_first = i == 0 || !coll__is_same_host(all[i - 1], all[i]);
-            homes[all[i] - tcp->endpoints] = is_first ? (int)(all[i] - tcp->endpoints) : homes[all[i - 1] - tcp->endpoints];
-        }
-        tcp->homes = homes;
-    }
-    coll__give((void *)all);
-    return tcp->homes;
-}
-
-/* The first rank of a rank's host identifies the host.  The caller holds the session. */
+/* The first rank of a rank's host identifies the host.  That of the rank before it is tried first.  The caller holds the
+ * session. */
 static int coll__tcp_host(void *context, int rank)
 {
-    coll__tcp *tcp = (coll__tcp *)context;
-    const int *homes = coll__homes_of(tcp);
-    int first = 0;
+    const coll__tcp *tcp = (const coll__tcp *)context;
+    int *const home = &tcp->known[rank].home, before = rank > 0 ? tcp->known[rank - 1].home : 0;
 
-    if (homes) return homes[rank];
-    while (!coll__is_same_host(&tcp->endpoints[first], &tcp->endpoints[rank])) first++;
-    return first;
+    if (*home == 0 && before > 0 && coll__is_same_host(&tcp->endpoints[before - 1], &tcp->endpoints[rank])) *home = before;
+    for (int first = 0; *home == 0; first++)
+        if (coll__is_same_host(&tcp->endpoints[first], &tcp->endpoints[rank])) *home = first + 1;
+    return *home - 1;
 }
 
 static int coll__tcp_site(void *context, int rank) { return (int)((coll__tcp *)context)->endpoints[rank].site; }
@@ -33400,7 +33442,7 @@ static const char *coll__tcp_describe_but(coll__tcp *tcp, int first, int count)
         const coll__stream *s = coll__stream_to(tcp, i, COLL_CHANNEL_CALLS);
         if (i >= first && i < first + count) continue;
         if (!coll__is_of_this_host(tcp, i)) by_network++;
-        else if (s->state == COLL__STREAM_OPEN ? coll__pipe_is_memory(&s->pipe) : tcp->shares) by_memory++;
+        else if (s->state == COLL__STREAM_OPEN ? coll__pipe_is_memory(&s->pipe) : coll__shares_with(tcp, i)) by_memory++;
         else by_loopback++;
     }
     coll__io_describe(&tcp->io, text, room);
@@ -34613,7 +34655,8 @@ typedef struct coll__sim_rank {
 typedef enum coll__sim_kind {
     COLL__SIM_INJECT, COLL__SIM_ARRIVE, COLL__SIM_DELIVER,        /* of a parcel                              */
     COLL__SIM_RUN, COLL__SIM_POLL, COLL__SIM_TIMER, COLL__SIM_LEFT, COLL__SIM_NOTICE,     /* of a rank        */
-    COLL__SIM_STRIKE                              /* of a fault                                               */
+    COLL__SIM_STRIKE,                             /* of a fault                                               */
+    COLL__SIM_NOTE, COLL__SIM_TICK, COLL__SIM_DETECT      /* of a decision (coll_sim_shrink.h)                */
 } coll__sim_kind;
 
 typedef struct coll__sim_event {
@@ -35598,21 +35641,23 @@ static void coll__sim_run_end(coll__sim *w)
 /* ---- transports/sim/coll_sim_shrink.h ---- */
 /* coll_sim_shrink.h - after the end of a simulated world: its survivors continue in the next one.
  *
- * When a world ends, every rank continues until it ends or calls coll_shrink.  Then it is known which ranks are left and can
- * reach each other: a cut network stays cut.  They gather at the first of their list that is left, as over TCP; those that cannot
- * reach it gather at the next.  The next world needs a quorum of the list.  It replaces the previous one: with the same places,
- * stacks, NICs and pending faults, but its own ranks, lanes and failure.  The agreement takes the detection time and a round
- * trip.
+ * When a world ends, every rank continues until it ends or calls coll_shrink.  Then the ranks of the first list decide who goes
+ * on, as all transports do (core/membership/coll_consensus.h).  Notes are events.  Each takes the latency, and leaves a rank
+ * `overhead` after the one before.  The failure detector is the simulator: when the ranks begin, it knows which ones have ended
+ * or are cut off; it reports a later fault after the detection time.  No rank continues before all have an outcome.
  *
- * Worlds follow one another: of several lists of ranks, as derived communicators have them, only one can continue. */
+ * The next world replaces the previous one: with the same places, stacks, NICs and pending faults, but its own ranks, lanes and
+ * failure.  Worlds follow one another: of several lists of ranks, as derived communicators have them, only one can continue. */
 #ifndef COLL_SIM_SHRINK_H
 #define COLL_SIM_SHRINK_H
+
 
 /* A rank that waits to continue, on its own stack. */
 typedef struct coll__sim_migration {
     coll__sim_rank *role;                         /* its rank in the world that has ended                     */
     const int      *ranks;
-    int             count, me;                    /* me: its place in the list                                */
+    int             count, me, timeout_ms;        /* me: its place in the list                                */
+    bool            is_listed;                    /* its list is the one that continues                       */
     coll_survivors *out;
     coll_failure   *failure;
 } coll__sim_migration;
@@ -35635,25 +35680,224 @@ static void coll__sim_strikes_due(coll__sim *w)
     }
 }
 
-/* Replaces this world by the next one, with the `count` ranks in `who`, from `when` on.  Returns false: no memory. */
-static bool coll__sim_rebirth(coll__sim *w, coll__sim_migration **who, int length, int count, double when)
+/* ---- >>the decision ---- */
+
+enum { COLL__SIM_GRACE_S = 10 };
+
+/* A member that takes part in the decision. */
+typedef struct coll__sim_voter {
+    coll__sim_migration *who;                     /* NULL: it does not                                        */
+    coll__consensus consensus;
+    double   next_note, ended;                    /* earliest time of its next note; time of its outcome, 0: none yet */
+    int64_t  tick_at;                             /* ns                                                       */
+    uint32_t ticks;                               /* number of the only tick that counts                      */
+    double   struck_at;                           /* killed or stopped meanwhile; never: it is not            */
+} coll__sim_voter;
+
+typedef struct coll__sim_agreement {
+    coll__sim *world;
+    int        count, open;                       /* members; those that live and have no outcome             */
+    bool       has_memory;
+    coll__sim_voter *voters;                      /* by place in the list                                     */
+    unsigned char *bytes;                         /* of a note                                                */
+} coll__sim_agreement;
+
+typedef struct coll__sim_note { int from, to; size_t length; unsigned char bytes[]; } coll__sim_note;
+
+static inline int64_t coll__sim_ns(double time) { return (int64_t)(time * 1e9 + 0.5); }
+static inline int coll__sim_place_of(const coll__sim_voter *v) { return v->who->role->place; }
+static inline bool coll__sim_takes_part(const coll__sim_voter *v) { return v->who && !(v->struck_at < coll__sim_never); }
+
+static bool coll__sim_event_add(coll__sim_agreement *a, coll__sim_kind kind, double time, void *what, uint32_t generation)
 {
+    const size_t before = a->world->event_count;
+
+    coll__sim_push(a->world, kind, time, what, generation);
+    if (a->world->event_count == before) a->has_memory = false;
+    return a->has_memory;
+}
+
+/* How long a note is on its way: always the same, so that notes to a member keep their order. */
+static double coll__sim_note_latency(const coll__sim *w, int from, int to)
+{
+    const coll_sim *c = &w->config;
+    const int host = from / c->ranks_per_host, other = to / c->ranks_per_host, each = c->hosts_per_site;
+
+    if (host == other) return c->local_latency;
+    return each > 0 && host / each != other / each ? c->far_latency : c->latency;
+}
+
+static bool coll__sim_are_apart(const coll__sim_agreement *a, int one, int other)
+{
+    const coll__sim_voter *const v = &a->voters[one], *const peer = &a->voters[other];
+
+    if (!coll__sim_takes_part(peer)) return true;
+    return coll__sim_is_cut(a->world, coll__sim_place_of(v), coll__sim_place_of(peer), a->world->now)
+        || coll__sim_is_cut(a->world, coll__sim_place_of(peer), coll__sim_place_of(v), a->world->now);
+}
+
+static void coll__sim_note_send(coll__sim_agreement *a, int from, int to, size_t length)
+{
+    coll__sim *w = a->world;
+    coll__sim_voter *v = &a->voters[from];
+    const double leaves = coll__later(w->now, v->next_note);
+
+    v->next_note = leaves + coll__later(w->config.overhead, 1e-9);
+    if (coll__sim_are_apart(a, from, to)) return;
+    coll__sim_note *n = (coll__sim_note *)coll__take(coll__like(w), sizeof *n + length);
+    if (!n) {
+        a->has_memory = false;
+        return;
+    }
+    n->from = from;
+    n->to = to;
+    n->length = length;
+    memcpy(n->bytes, a->bytes, length);
+    const double way = coll__sim_note_latency(w, coll__sim_place_of(v), coll__sim_place_of(&a->voters[to]));
+    if (!coll__sim_event_add(a, COLL__SIM_NOTE, leaves + way, n, 0)) coll__give(n);
+}
+
+/* What a member does after an event. */
+static void coll__sim_voter_advance(coll__sim_agreement *a, int place)
+{
+    coll__sim *w = a->world;
+    coll__sim_voter *v = &a->voters[place];
+    const int64_t now = coll__sim_ns(w->now);
+    size_t length;
+
+    coll__consensus_tick(&v->consensus, now);
+    for (int i = 0; i < a->count; i++)
+        while ((length = coll__consensus_say(&v->consensus, i, a->bytes, now)) > 0) coll__sim_note_send(a, place, i, length);
+    const int64_t next = coll__consensus_next(&v->consensus);
+    if (next && next != v->tick_at) {
+        const double at = coll__later(w->now, (double)next * 1e-9);
+        v->tick_at = next;
+        (void)coll__sim_event_add(a, COLL__SIM_TICK, at + 1e-9 + 1e-15 * at, v, ++v->ticks);        /* never before it */
+    }
+    if (v->ended > 0 || coll__consensus_is_busy(&v->consensus)) return;
+    v->ended = w->now;
+    a->open--;
+}
+
+/* A fault with a time.  A member that has its outcome is struck in the next world. */
+static void coll__sim_voter_strike(coll__sim_agreement *a, coll__sim_strike *s)
+{
+    coll__sim *w = a->world;
+
+    if (s->fault.kind <= COLL_SIM_STOP) {
+        coll__sim_voter *v = a->voters;
+        while (v < a->voters + a->count && (!v->who || coll__sim_place_of(v) != s->fault.rank)) v++;
+        if (v == a->voters + a->count || v->ended > 0) return;
+        s->is_over = true;
+        v->struck_at = s->fault.time;
+        v->who->role->state = s->fault.kind == COLL_SIM_KILL ? COLL__SIM_KILLED : COLL__SIM_STOPPED;
+        w->fibers[s->fault.rank].migration = NULL;
+        w->fibers[s->fault.rank].is_over = true;
+        w->live--;
+        a->open--;
+    }
+    (void)coll__sim_event_add(a, COLL__SIM_DETECT, coll__later(w->now, s->fault.time + w->config.detection), s, 0);
+}
+
+/* All members hear which lines have ended. */
+static void coll__sim_detect(coll__sim_agreement *a)
+{
+    for (int i = 0; i < a->count; i++) {
+        coll__sim_voter *v = &a->voters[i];
+        for (int k = 0; coll__sim_takes_part(v) && k < a->count; k++) {
+            if (k == i || !v->consensus.places[k].is_up || !coll__sim_are_apart(a, i, k)) continue;
+            coll__consensus_down(&v->consensus, k);
+            coll__consensus_lost(&v->consensus, k);
+        }
+        if (coll__sim_takes_part(v)) coll__sim_voter_advance(a, i);
+    }
+}
+
+static void coll__sim_voter_event(coll__sim_agreement *a, const coll__sim_event *e)
+{
+    coll__sim *w = a->world;
+
+    w->now = e->time;
+    w->order = (w->order ^ (uint64_t)e->kind) * UINT64_C(0x100000001b3);
+    if (e->kind == COLL__SIM_NOTE) {
+        coll__sim_note *n = (coll__sim_note *)e->what;
+        coll__sim_voter *v = &a->voters[n->to];
+        if (coll__sim_takes_part(v) && v->consensus.places[n->from].is_up) {
+            (void)coll__consensus_note(&v->consensus, n->from, n->bytes, n->length, coll__sim_ns(w->now));
+            coll__sim_voter_advance(a, n->to);
+        }
+        coll__give(n);
+    } else if (e->kind == COLL__SIM_TICK) {
+        coll__sim_voter *v = (coll__sim_voter *)e->what;
+        if (e->generation != v->ticks || !coll__sim_takes_part(v)) return;
+        v->tick_at = 0;
+        coll__sim_voter_advance(a, (int)(v - a->voters));
+    } else if (e->kind == COLL__SIM_STRIKE) {
+        coll__sim_voter_strike(a, (coll__sim_strike *)e->what);
+    } else {
+        coll__sim_detect(a);
+    }
+}
+
+static void coll__sim_voters_begin(coll__sim_agreement *a)
+{
+    coll__sim *w = a->world;
+    const int64_t grace = COLL__SIM_GRACE_S * INT64_C(1000000000)
+                        + 8 * coll__sim_ns(coll__later(w->config.latency, w->config.far_latency));
+
+    for (int i = 0; i < w->config.fault_count; i++) {
+        coll__sim_strike *s = &w->strikes[i];
+        const bool is_timed = s->fault.number == 0 && (s->fault.kind <= COLL_SIM_STOP || s->fault.kind == COLL_SIM_CUT);
+        if (s->is_over || !is_timed) continue;
+        if (s->fault.time > w->now) (void)coll__sim_event_add(a, COLL__SIM_STRIKE, s->fault.time, s, 0);
+        else coll__sim_voter_strike(a, s);
+    }
+    for (int i = 0; i < a->count; i++) {
+        coll__sim_voter *v = &a->voters[i];
+        const int64_t now = coll__sim_ns(w->now);
+        if (!coll__sim_takes_part(v)) continue;
+        for (int k = 0; k < a->count; k++)
+            if (k != i && !coll__sim_are_apart(a, i, k)) coll__consensus_up(&v->consensus, k);
+        const int timeout_ms = v->who->timeout_ms;
+        coll__consensus_begin(&v->consensus, COLL__DECIDES_GO_ON, 0, now, grace,
+                              timeout_ms > 0 ? now + (int64_t)timeout_ms * COLL__MS : coll__never);
+        for (int k = 0; k < a->count; k++) coll__consensus_lost(&v->consensus, k);
+    }
+    for (int i = 0; i < a->count; i++) if (coll__sim_takes_part(&a->voters[i])) coll__sim_voter_advance(a, i);
+}
+
+/* ---- >>the next world ---- */
+
+/* The rank of a member in the next world.  One that was killed meanwhile is detected there. */
+static void coll__sim_rank_reborn(coll__sim *w, coll__sim_rank *r, coll__sim_voter *v, int rank, const unsigned char *members)
+{
+    coll__sim_migration *e = v->who;
+
+    coll__sim_rank_init(w, r, rank, e->role->place);
+    r->before = e->role;
+    r->calls = e->role->calls;
+    r->clock = v->ended;
+    if (coll__sim_takes_part(v) && v->consensus.role == COLL__CONSENSUS_DECIDED) {
+        w->fibers[r->place].newest = r;
+        w->holders++;
+        coll__survivors_in(members, e->ranks, e->count, e->me, e->out);
+        e->out->context = r;
+        return;
+    }
+    r->state = coll__sim_takes_part(v) ? COLL__SIM_STOPPED : e->role->state;
+    r->clock = coll__sim_takes_part(v) ? v->ended : v->struck_at;
+    if (r->state == COLL__SIM_KILLED) coll__sim_push(w, COLL__SIM_NOTICE, r->clock + w->config.detection, r, 0);
+}
+
+/* Replaces this world by the next one, of the members that `decided` knows.  Returns false: no memory. */
+static bool coll__sim_rebirth(coll__sim *w, coll__sim_agreement *a, const coll__consensus *decided)
+{
+    const unsigned char *const members = decided->past.members;
+    const int count = coll__places_in(members, a->count);
     coll_failure *over = (coll_failure *)coll__sim_chunk(w, sizeof *over);
     coll__sim_rank *fresh = (coll__sim_rank *)coll__sim_chunk(w, (size_t)count * sizeof *fresh);
 
     if (!over || !fresh) return false;
-    for (int i = 0, rank = 0; i < length; i++) {
-        if (!who[i]) continue;
-        coll_survivors *out = who[i]->out;
-        coll__sim_rank_init(w, &fresh[rank], rank, who[i]->role->place);
-        fresh[rank].before = who[i]->role;
-        fresh[rank].calls = who[i]->role->calls;
-        fresh[rank].clock = when;
-        out->context = w->fibers[who[i]->role->place].newest = &fresh[rank];
-        out->rank = rank++;
-        out->count = 0;
-        for (int k = 0; k < length; k++) if (who[k]) out->ranks[out->count++] = who[i]->ranks[k];
-    }
     *over = w->failure;
     for (int i = 0; i < w->size; i++) {
         w->ranks[i].over = over;
@@ -35661,104 +35905,96 @@ static bool coll__sim_rebirth(coll__sim *w, coll__sim_migration **who, int lengt
     }
     w->ranks = fresh;
     w->size = count;
-    w->holders += count;
     w->failure = (coll_failure){ COLL_OK, -1, "" };
     *w->hint = '\0';
     w->left_count = w->unseen = 0;
     w->has_parted = false;
     w->turns = w->idle = 0;
-    w->now = coll__later(w->now, when);
+    for (int i = 0, rank = 0; i < a->count; i++) {
+        if (!coll__place_in(members, i)) continue;
+        coll__sim_rank_reborn(w, &fresh[rank], &a->voters[i], rank, members);
+        rank++;
+    }
     coll__sim_strikes_due(w);
     return true;
 }
 
-/* The ranks of a list, `who`, gather: those that reach the first one at it, the others at the next.  Those with a quorum
- * continue, the others fail. */
-static bool coll__sim_gather(coll__sim *w, coll__sim_migration **who, coll__sim_migration **chosen, unsigned char *is_there,
-                             int length, double when)
+/* All have their outcome.  Returns false: no memory. */
+static bool coll__sim_outcomes(coll__sim *w, coll__sim_agreement *a)
 {
-    int count = 0;
+    const coll__consensus *decided = NULL;
+    double first = coll__sim_never;
 
-    for (int host = 0; host < length; host++) {
-        int there = 0;
-        for (int i = 0; who[host] && i < length; i++) {
-            const int from = who[host]->role->place, to = who[i] ? who[i]->role->place : -1;
-            is_there[i] = to >= 0 && !coll__sim_is_cut(w, from, to, when) && !coll__sim_is_cut(w, to, from, when);
-            there += is_there[i];
-        }
-        const bool goes_on = there > 0 && coll__is_quorum(is_there, length);
-        if (goes_on) count = there;
-        for (int i = 0; there > 0 && i < length; i++) {
-            if (!is_there[i]) continue;
-            if (goes_on) chosen[i] = who[i];
-            else coll__set_failure(who[i]->failure, COLL_ERR_PEER, -1,
-                                   "only %d of %d ranks are left: that is not most of them, and "
-                                   "the others might go on elsewhere", there, length);
-            who[i] = NULL;
-        }
+    for (int i = 0; i < a->count; i++) {
+        const coll__sim_voter *v = &a->voters[i];
+        if (!coll__sim_takes_part(v)) continue;
+        if (v->ended < first) first = v->ended;
+        if (v->consensus.role == COLL__CONSENSUS_DECIDED) decided = &v->consensus;
     }
-    return count == 0 || coll__sim_rebirth(w, chosen, length, count, when);
+    if (first < coll__sim_never) w->now = first;
+    for (int i = 0; i < a->count; i++) {
+        const coll__sim_voter *v = &a->voters[i];
+        if (!coll__sim_takes_part(v)) continue;
+        v->who->role->clock = v->ended;
+        if (v->consensus.role == COLL__CONSENSUS_GIVEN_UP) coll__failed_given_up(v->who->failure);
+        if (v->consensus.role == COLL__CONSENSUS_TOO_FEW)
+            coll__failed_too_few(v->who->failure, v->consensus.counted, a->count);
+    }
+    return !decided || coll__sim_rebirth(w, a, decided);
 }
 
-/* Applies a fault with a time.  Returns whether it hits a rank that waits for the others. */
-static bool coll__sim_migration_struck(coll__sim *w, coll__sim_strike *s, double when)
+/* The members with this list decide.  Returns false: no memory. */
+static bool coll__sim_decide(coll__sim *w, const coll__sim_migration *lead)
 {
-    coll__fiber *f = s->fault.rank < w->places ? &w->fibers[s->fault.rank] : NULL;
+    const size_t each = coll__round_up(coll__most(coll__consensus_memory(lead->count), coll__member_note_most(lead->count)),
+                                       sizeof(uint64_t));
+    coll__sim_agreement a = { .world = w, .count = lead->count };
+    coll__sim_event e;
 
-    if (s->is_over || s->fault.kind > COLL_SIM_STOP || s->fault.number || when < s->fault.time || !f) return false;
-    s->is_over = true;
-    if (!f->migration) return false;
-    f->migration->role->state = s->fault.kind == COLL_SIM_KILL ? COLL__SIM_KILLED : COLL__SIM_STOPPED;
-    f->migration = NULL;
-    f->is_over = true;
-    w->live--;
-    return true;
-}
-
-/* The time at which the waiting ranks have gathered.  Ranks that die until then are detected, too. */
-static double coll__sim_migration_time(coll__sim *w)
-{
-    const double miss = w->config.detection + 2 * w->config.latency;
-    double when = w->now;
-
-    for (int i = 0; i < w->places; i++) if (w->fibers[i].migration) when = coll__later(when, w->fibers[i].migration->role->clock);
-    when += miss;
-    for (int i = 0; i < w->config.fault_count;) {
-        coll__sim_strike *s = &w->strikes[i++];
-        if (!coll__sim_migration_struck(w, s, when)) continue;
-        when = coll__later(when, s->fault.time + miss);
-        i = 0;                                    /* more faults are due by then                              */
+    for (int i = 0; i < w->places; i++) a.open += w->fibers[i].migration && w->fibers[i].migration->is_listed;
+    a.voters = (coll__sim_voter *)coll__take_zeros(coll__like(w), (size_t)a.count, sizeof *a.voters);
+    a.bytes = (unsigned char *)coll__take_zeros(coll__like(w), (size_t)a.open + 1, each);
+    a.has_memory = a.voters && a.bytes;
+    for (int i = 0; a.has_memory && i < a.count; i++) a.voters[i].struck_at = coll__sim_never;
+    for (int i = 0, at = 0; a.has_memory && i < w->places; i++) {
+        coll__sim_migration *m = w->fibers[i].migration;
+        if (!m || !m->is_listed) continue;
+        a.voters[m->me].who = m;
+        coll__consensus_open(&a.voters[m->me].consensus, a.bytes + (size_t)++at * each, m->count, m->me);
     }
-    return when;
+    if (a.has_memory) coll__sim_voters_begin(&a);
+    while (a.has_memory && a.open > 0 && coll__sim_pop(w, &e)) coll__sim_voter_event(&a, &e);
+    while (coll__sim_pop(w, &e)) if (e.kind == COLL__SIM_NOTE) coll__give(e.what);
+    COLL__ASSERT(!a.has_memory || a.open == 0, "%d members have no outcome, and no event is left", a.open);
+    const bool is_memory = a.has_memory && coll__sim_outcomes(w, &a);
+    coll__give(a.voters);
+    coll__give(a.bytes);
+    return is_memory;
 }
 
 /* All living ranks wait for the others: the first list continues. */
 static void coll__sim_migration_go(coll__sim *w)
 {
     const coll__sim_migration *lead = NULL;
-    const double when = coll__sim_migration_time(w);
 
-    for (int i = 0; i < w->places && !lead; i++) lead = w->fibers[i].migration;
-    if (!lead) return;
-    const size_t length = (size_t)lead->count;
-    coll__sim_migration **who = (coll__sim_migration **)coll__take_zeros(coll__like(w), 2 * length, sizeof *who);
-    unsigned char *is_there = (unsigned char *)coll__take_zeros(coll__like(w), length, 1);
-    bool is_memory = who && is_there;
-    for (int i = 0; i < w->places && is_memory; i++) {
-        coll__sim_migration *e = w->fibers[i].migration;
-        if (!e) continue;
-        if (e->count == lead->count && !memcmp(e->ranks, lead->ranks, length * sizeof *e->ranks)) who[e->me] = e;
-        else coll__set_failure(e->failure, COLL_ERR_UNSUPPORTED, -1, "in a simulated world only one list of ranks goes on");
-    }
-    if (is_memory) is_memory = coll__sim_gather(w, who, who + length, is_there, lead->count, when);
-    coll__give(who);
-    coll__give(is_there);
     for (int i = 0; i < w->places; i++) {
         coll__sim_migration *e = w->fibers[i].migration;
         if (!e) continue;
-        if (!is_memory) coll__set_failure(e->failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", e->count);
+        if (!lead) lead = e;
+        e->is_listed = e->count == lead->count && !memcmp(e->ranks, lead->ranks, (size_t)e->count * sizeof *e->ranks);
+        if (!e->is_listed)
+            coll__set_failure(e->failure, COLL_ERR_UNSUPPORTED, -1, "in a simulated world only one list of ranks goes on");
+        w->now = coll__later(w->now, e->role->clock);
+    }
+    if (!lead) return;
+    w->now += w->config.detection;
+    const bool has_memory = coll__sim_decide(w, lead);
+    for (int i = 0; i < w->places; i++) {
+        coll__sim_migration *e = w->fibers[i].migration;
+        if (!e) continue;
+        if (!has_memory) coll__set_failure(e->failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", e->count);
         w->fibers[i].migration = NULL;
-        if (w->failure.status == COLL_OK) coll__sim_push(w, COLL__SIM_RUN, when, e->role, e->role->generation);
+        if (w->failure.status == COLL_OK) coll__sim_push(w, COLL__SIM_RUN, e->role->clock, e->role, e->role->generation);
     }
 }
 
@@ -35767,9 +36003,9 @@ static coll_status coll__sim_shrink(void *context, const int *ranks, int count, 
 {
     coll__sim_rank *r = (coll__sim_rank *)context;
     coll__sim *w = r->world;
-    coll__sim_migration e = { .role = r, .ranks = ranks, .count = count, .out = out, .failure = failure };
+    coll__sim_migration e = { .role = r, .ranks = ranks, .count = count, .timeout_ms = timeout_ms, .out = out,
+                              .failure = failure };
 
-    (void)timeout_ms;                             /* no living rank is missing here                           */
     if (w->running == NULL)
         return coll__set_failure(failure, COLL_ERR_UNSUPPORTED, -1,
                                  "one thread that polls for all ranks cannot wait for them: this "

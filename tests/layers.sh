@@ -72,6 +72,7 @@ awk -v names="$work/names" -v files="$work/files" '
         uses["numbers"] = " public base "
         uses["algorithms"] = " public "
         uses["contract"] = " public base numbers algorithms "
+        uses["membership"] = " public contract base "
         uses["engine"] = " public contract base numbers algorithms "
         uses["session"] = uses["engine"] "engine "
         while ((getline line < files) > 0)
@@ -79,9 +80,9 @@ awk -v names="$work/names" -v files="$work/files" '
                 gsub(/.*\/coll_|\.h$/, "", line)
                 transports[++n] = line
             }
-        for (i in transports) uses[transports[i]] = uses["engine"] "engine "
+        for (i in transports) uses[transports[i]] = uses["engine"] "engine membership "
         uses["hybrid"] = uses["hybrid"] "threads tcp "        # both at once
-        uses["sim"] = uses["mpi"] = uses["nccl"] = uses["session"] "session "     # they make or end communicators themselves
+        uses["sim"] = uses["mpi"] = uses["nccl"] = uses["session"] "session membership "    # they make or end communicators
         while ((getline line < names) > 0) {
             split(line, f, " ")
             count[f[1]]++
@@ -131,7 +132,7 @@ awk -v names="$work/names" -v files="$work/files" '
     END { if (last > 700) say("long", file, last > 1000 ? "1000" : "700") }
 ' $(cat "$work/files") > "$work/found"
 
-for part in $(grep -E '^core/(base|numbers|algorithms|contract)/' "$work/files"); do
+for part in $(grep -E '^core/(base|numbers|algorithms|contract|membership)/' "$work/files"); do
     ${CC:-cc} -std=gnu11 -fsyntax-only -Wall -Wno-unused-function -Wno-unused-const-variable -x c "$part" > /dev/null 2>&1 \
         || echo "alone $part parse" >> "$work/found"
 done

@@ -172,6 +172,7 @@ suite words              sh tests/words.sh
 suite words-planted      sh tests/words.sh planted
 suite single             sh tests/build/test_single.sh
 suite asserts            program plain test_asserts
+suite check-members      sh tests/unit/test_members.sh 1000
 suite check-numbers      program plain test_numbers
 suite check-algorithms   scaled 0.2 program plain test_algorithms
 brief check-threads      scaled 0.2 program plain test_threads
@@ -248,6 +249,7 @@ suite simfaults          program release test_simfaults
 suite gpt                program asan test_gpt
 
 tier=rest
+suite members            sh tests/unit/test_members.sh 100000 planted
 suite proof              program release test_proof
 suite contract           program release test_contract
 suite emulated           sh tests/build/emulated.sh

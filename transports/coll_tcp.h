@@ -12,6 +12,7 @@
  *   tcp/coll_tcp_shm_pipe.h     a pipe through shared memory, between processes of one host
  *   tcp/coll_tcp_shm_segment.h       a segment that other ranks of this host may map
  *   tcp/coll_tcp_handshake.h      the handshake of every connection
+ *   tcp/coll_tcp_dial.h       connecting to a rank: the connect and the handshake
  *   tcp/coll_tcp_stream.h     queues of messages over a pipe
  *   tcp/coll_tcp_lanes.h      a stream over several connections
  *   tcp/coll_tcp_io.h         poll and io_uring
@@ -56,6 +57,7 @@ COLL__FOR_SPEED
 COLL__FOR_SIZE
 #include "tcp/coll_tcp_shm_segment.h"
 #include "tcp/coll_tcp_handshake.h"
+#include "tcp/coll_tcp_dial.h"
 COLL__FOR_SPEED
 #include "tcp/coll_tcp_stream.h"
 #include "tcp/coll_tcp_lanes.h"
@@ -147,7 +149,7 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
         coll__events(tcp);
     }
     if (tcp->suspicion.status != COLL_OK && tcp->failure.status == COLL_OK)
-        coll__tcp_settle(tcp, &tcp->suspicion, !tcp->is_sentence);
+        coll__tcp_settle(tcp, &tcp->suspicion, tcp->is_sentence);
     return tcp->failure.status;
 }
 
@@ -180,36 +182,17 @@ static void coll__tcp_close(void *context)
     coll__tcp_free(tcp);
 }
 
-/* The first rank of each rank's host, computed by one sort on first use.  NULL: out of memory. */
-static const int *coll__homes_of(coll__tcp *tcp)
-{
-    const size_t n = (size_t)tcp->size;
-    const coll__endpoint **all = tcp->homes ? NULL : (const coll__endpoint **)coll__take(coll__like(tcp), n * sizeof *all);
-    int *homes = all ? (int *)coll__take(coll__like(tcp), n * sizeof *homes) : NULL;
-
-    if (homes) {
-        for (size_t i = 0; i < n; i++) all[i] = &tcp->endpoints[i];
-        qsort((void *)all, n, sizeof *all, coll__by_host);
-        for (size_t i = 0; i < n; i++) {
-            const bool is_first = i == 0 || !coll__is_same_host(all[i - 1], all[i]);
-            homes[all[i] - tcp->endpoints] = is_first ? (int)(all[i] - tcp->endpoints) : homes[all[i - 1] - tcp->endpoints];
-        }
-        tcp->homes = homes;
-    }
-    coll__give((void *)all);
-    return tcp->homes;
-}
-
-/* The first rank of a rank's host identifies the host.  The caller holds the session. */
+/* The first rank of a rank's host identifies the host.  That of the rank before it is tried first.  The caller holds the
+ * session. */
 static int coll__tcp_host(void *context, int rank)
 {
-    coll__tcp *tcp = (coll__tcp *)context;
-    const int *homes = coll__homes_of(tcp);
-    int first = 0;
+    const coll__tcp *tcp = (const coll__tcp *)context;
+    int *const home = &tcp->known[rank].home, before = rank > 0 ? tcp->known[rank - 1].home : 0;
 
-    if (homes) return homes[rank];
-    while (!coll__is_same_host(&tcp->endpoints[first], &tcp->endpoints[rank])) first++;
-    return first;
+    if (*home == 0 && before > 0 && coll__is_same_host(&tcp->endpoints[before - 1], &tcp->endpoints[rank])) *home = before;
+    for (int first = 0; *home == 0; first++)
+        if (coll__is_same_host(&tcp->endpoints[first], &tcp->endpoints[rank])) *home = first + 1;
+    return *home - 1;
 }
 
 static int coll__tcp_site(void *context, int rank) { return (int)((coll__tcp *)context)->endpoints[rank].site; }
@@ -240,7 +223,7 @@ static const char *coll__tcp_describe_but(coll__tcp *tcp, int first, int count)
         const coll__stream *s = coll__stream_to(tcp, i, COLL_CHANNEL_CALLS);
         if (i >= first && i < first + count) continue;
         if (!coll__is_of_this_host(tcp, i)) by_network++;
-        else if (s->state == COLL__STREAM_OPEN ? coll__pipe_is_memory(&s->pipe) : tcp->shares) by_memory++;
+        else if (s->state == COLL__STREAM_OPEN ? coll__pipe_is_memory(&s->pipe) : coll__shares_with(tcp, i)) by_memory++;
         else by_loopback++;
     }
     coll__io_describe(&tcp->io, text, room);

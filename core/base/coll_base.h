@@ -169,21 +169,6 @@ COLL_API const char *coll_status_text(coll_status status)
     return "unknown status";
 }
 
-/* Are `there` of `count` ranks a quorum?  More than half of them are, or exactly half with the first rank. */
-static COLL__UNUSED bool coll__is_enough(int there, bool has_first, int count)
-{
-    return 2 * there > count || (2 * there == count && has_first);
-}
-
-/* Are the marked ranks a quorum? */
-static COLL__UNUSED bool coll__is_quorum(const unsigned char *is_there, int count)
-{
-    int there = 0;
-
-    for (int i = 0; i < count; i++) there += is_there[i] != 0;
-    return coll__is_enough(there, is_there[0], count);
-}
-
 /* ---- >>bytes: numbers in messages, least significant byte first ---- */
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__

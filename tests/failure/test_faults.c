@@ -429,7 +429,7 @@ typedef struct intruder {
 } intruder;
 
 #define HELLO_MAGIC "\x89" "COLL\r\n\x1a"
-#define HELLO_START HELLO_MAGIC "\4\0\0\0\4\3\2\1"
+#define HELLO_START HELLO_MAGIC "\5\0\0\0\4\3\2\1"
 
 static const char http[] =
     "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: a-scanner/1.0 (that looks at every port it can find)\r\n"
@@ -439,8 +439,8 @@ static const intruder intruders[] = {
     { "an HTTP request", SAYS, http, sizeof http - 1, "does not speak" },
     { "noise", SAYS, NULL, 1000, "does not speak" },
     { "a wrong magic", SAYS, "\x89" "COLL\r\n\x1b", 8, "does not speak" },
-    { "another version", SAYS, HELLO_MAGIC "\1", 9, "version" },
-    { "another byte order", SAYS, HELLO_MAGIC "\4\0\0\0\1\2\3\4", 16, "byte order" },
+    { "another version", SAYS, HELLO_MAGIC "\1\0\0\0\4\3\2\1", 16, "version" },
+    { "another byte order", SAYS, HELLO_MAGIC "\5\0\0\0\1\2\3\4", 16, "byte order" },
     { "another size", SAYS, HELLO_START, 16, "job size" },
     { "nothing, and waits", SAYS_NOTHING, "", 0, "did not say who" },
     { "half a hello, and waits", SAYS_LITTLE, HELLO_START, 16, "did not say who" },

@@ -24,7 +24,7 @@ enum { RANKS_MOST = 5, LIVENESS_MS = 1000, GRACE_MS = 2 * LIVENESS_MS, START_MS 
        SLACK_MS = 1500, AT_ONCE = 8, CASE_SECONDS = 150, NOTE_LENGTH = 256 };
 
 /* The notes of an agreement, by their numbers on the wire. */
-enum { WELCOME = 1, TABLE = 2, MISSING = 9, HOLD = 13, AGREED = 14 };
+enum { WELCOME = 1, TABLE = 2, MISSING = 9, HOLD = 12, AGREED = 13 };
 
 /* When a rank that is stopped goes on: after so many ms, or once another rank's coll_shrink has failed, or once no other rank
  * calls it any more. */

@@ -359,6 +359,61 @@ static void run_derived(void)
     for (int i = 0; i < DERIVED_SIZE; i++) CHECK(ranks[i].is_over == (i != DERIVED_VICTIM), "%s: rank %d", case_name, i);
 }
 
+/* ---- >>faults while the survivors decide ---- */
+
+enum { MEANWHILE_SIZE = 5, MEANWHILE_TRIES = 6 };
+
+static int meanwhile_rank(coll_comm *comm, void *arg)
+{
+    const int rank = coll_rank(comm);
+    coll_comm *now = comm, *next = NULL;
+    int one = 1, sum_of = 0;
+    coll_status status = COLL_OK;
+
+    (void)arg;
+    while (status == COLL_OK) status = coll_allreduce(now, &one, &sum_of, 1, COLL_I32, COLL_SUM);
+    for (int i = 0; i < MEANWHILE_TRIES && status < 0; i++) {
+        ranks[rank].shrunk = status = coll_shrink(now, &next);
+        if (status < 0) continue;
+        if (now != comm) coll_free(now);
+        now = next;
+        status = coll_allreduce(now, &one, &sum_of, 1, COLL_I32, COLL_SUM);
+        for (int k = 0; k < 100 && status == COLL_OK; k++)    /* until a later fault is known                   */
+            status = coll_allreduce(now, &one, &sum_of, 1, COLL_I32, COLL_SUM);
+    }
+    ranks[rank].again = status;
+    ranks[rank].new_size = coll_size(now);
+    ranks[rank].is_again_right = sum_of == coll_size(now);
+    ranks[rank].is_over = true;
+    if (now != comm) coll_free(now);
+    return 0;
+}
+
+/* Rank 3 is killed; then, at every moment of the decision, another one, or it stops, or is cut off.  The rest goes on. */
+static void run_meanwhile(void)
+{
+    static const char *const kinds[] = { "kill=%d@%dus", "stop=%d@%dus", "cut=%d-%d@%dus" };
+
+    for (int i = 0; i < 3 * 3 * 160; i++) {
+        const int kind = i % 3, victim = i / 3 % 3 == 2 ? 4 : i / 3 % 3, at = 900 + i / 9 * 10;
+        char text[100] = "kill=3@1 ";
+        memset(ranks, 0, sizeof ranks);
+        if (kind == 2) snprintf(text + strlen(text), 80, kinds[kind], victim, victim, at);
+        else snprintf(text + strlen(text), 80, kinds[kind], victim, at);
+        snprintf(case_name, sizeof case_name, "%s", text);
+        setenv("COLL_SIM", text, 1);
+        CHECK(coll_spawn(MEANWHILE_SIZE, meanwhile_rank, NULL, NULL) == 0, "%s: %s", case_name, coll_error(NULL));
+        for (int r = 0; r < MEANWHILE_SIZE; r++) {
+            if (r == 3 || (r == victim && !ranks[r].is_over)) continue;
+            const rank_of *const one = &ranks[r == 1 || victim == 1 ? 2 : 1], *const me = &ranks[r];
+            if ((r == victim || victim == 0) && kind == 2 && me->again < 0) continue;     /* rank 0 may name another */
+            CHECK(me->is_over && me->again == COLL_OK && me->is_again_right && me->new_size == one->new_size && me->new_size >= 3,
+                  "%s: rank %d ends with %d of %d ranks, shrink %d, and another has %d", case_name, r, (int)me->again,
+                  me->new_size, (int)me->shrunk, one->new_size);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const int sizes[] = { 2, 4, 8, 17 };
@@ -370,6 +425,7 @@ int main(int argc, char **argv)
     setenv("COLL_DEBUG", "error", 1);
     printf("seed %llu\n", (unsigned long long)seed);
     run_derived();
+    run_meanwhile();
     for (int i = 0; i < 4; i++)
         if (argc < 2 || atoi(argv[1]) == sizes[i]) run_size(sizes[i], seed);
     return CHECK_DONE();

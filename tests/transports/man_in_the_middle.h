@@ -238,7 +238,7 @@ static void *proxy_serves(void *at)
         man_answers(m, line->fds[0]);
         goto out;
     }
-    const int auth = coll__get16(words + 68) & COLL__AUTH_KIND;
+    const int auth = words[offsetof(coll__hello, auth)] & COLL__AUTH_KIND;
     if (!man_writes(line->fds[1], words, sizeof words)) goto out;
     man_keeps(m, 0, words, sizeof words);
     if (auth) {

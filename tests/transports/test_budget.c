@@ -30,7 +30,7 @@ static void *intruder_main(void *at)
     coll__tcp_settings settings = { .config = { .rank = 1, .size = RANKS, .world = "" }, .auth = COLL__AUTH_KEY,
                                     .key = "not the key" };
     coll__identity us = { .rank = 0 };
-    coll__hello hello = { .purpose = p->purpose, .to = p->to };
+    coll__hello hello = { .purpose = (unsigned char)p->purpose, .to = p->to };
     unsigned char bytes[COLL__HELLO_LENGTH], answer[COLL__HELLO_LENGTH];
     unsigned char note[COLL__CONTROL_LENGTH];
 

@@ -371,12 +371,12 @@ static void test_greetings_again(void)
         w.is_cut = true;
         (void)coll__handshake_advance(&w.ends[0], &w.us[0]);
         (void)wire_pass(&w);
-        w.past[0][46] = 3;
+        w.past[0][offsetof(coll__hello, to)] = 3;
         (void)!write(w.taps[1], w.past[0], COLL__HELLO_LENGTH);
         (void)coll__handshake_advance(&w.ends[1], &w.us[1]);
         (void)wire_pass(&w);
         CHECK(w.length[1] == COLL__HELLO_LENGTH, "redirection: rank 3 does not answer");
-        if (hides) w.past[1][32] = 2;
+        if (hides) w.past[1][offsetof(coll__hello, rank)] = 2;
         (void)!write(w.taps[0], w.past[1], COLL__HELLO_LENGTH);
         w.status[0] = coll__handshake_advance(&w.ends[0], &w.us[0]);
         CHECK(w.status[0] == (hides ? COLL_ERR_DENIED : COLL_ERR_PEER), "redirection: %d \"%s\"", (int)w.status[0],

@@ -588,7 +588,7 @@ static void warning_case(const void *arg)
         CHECK(coll__identify(&us, &s), "no identity");
         memset(us.host, rank, sizeof us.host);
         coll__handshake_call(&greets[rank - 1], &us, dial(atoi(strchr(address, ':') + 1)),
-                             (coll__hello){ .purpose = COLL__PURPOSE_JOIN, .port = 9 },
+                             (coll__hello){ .purpose = COLL__PURPOSE_JOIN },
                              coll__deadline(5000));
         CHECK(coll__handshake_finish(&greets[rank - 1], &us) == COLL_OK, "rank %d: %s", rank, greets[rank - 1].why);
         CHECK(!coll__pipe_transfer(&greets[rank - 1].pipe, note, sizeof note, false, coll__deadline(5000))

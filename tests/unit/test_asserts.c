@@ -122,7 +122,7 @@ static void end_message_twice(coll_comm *comm)
     coll__chain chain = { &x, &x.next };
 
     (void)comm;
-    coll__chain_finish(&chain, COLL_ERR_MISMATCH);
+    coll__chain_take(&chain, &x, COLL_ERR_MISMATCH);
 }
 
 #if !COLL__IS_WHOLE

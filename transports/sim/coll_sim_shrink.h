@@ -1,20 +1,23 @@
 /* coll_sim_shrink.h - after the end of a simulated world: its survivors continue in the next one.
  *
- * When a world ends, every rank continues until it ends or calls coll_shrink.  Then it is known which ranks are left and can
- * reach each other: a cut network stays cut.  They gather at the first of their list that is left, as over TCP; those that cannot
- * reach it gather at the next.  The next world needs a quorum of the list.  It replaces the previous one: with the same places,
- * stacks, NICs and pending faults, but its own ranks, lanes and failure.  The agreement takes the detection time and a round
- * trip.
+ * When a world ends, every rank continues until it ends or calls coll_shrink.  Then the ranks of the first list decide who goes
+ * on, as all transports do (core/membership/coll_consensus.h).  Notes are events.  Each takes the latency, and leaves a rank
+ * `overhead` after the one before.  The failure detector is the simulator: when the ranks begin, it knows which ones have ended
+ * or are cut off; it reports a later fault after the detection time.  No rank continues before all have an outcome.
  *
- * Worlds follow one another: of several lists of ranks, as derived communicators have them, only one can continue. */
+ * The next world replaces the previous one: with the same places, stacks, NICs and pending faults, but its own ranks, lanes and
+ * failure.  Worlds follow one another: of several lists of ranks, as derived communicators have them, only one can continue. */
 #ifndef COLL_SIM_SHRINK_H
 #define COLL_SIM_SHRINK_H
+
+#include "../../core/membership/coll_consensus.h"
 
 /* A rank that waits to continue, on its own stack. */
 typedef struct coll__sim_migration {
     coll__sim_rank *role;                         /* its rank in the world that has ended                     */
     const int      *ranks;
-    int             count, me;                    /* me: its place in the list                                */
+    int             count, me, timeout_ms;        /* me: its place in the list                                */
+    bool            is_listed;                    /* its list is the one that continues                       */
     coll_survivors *out;
     coll_failure   *failure;
 } coll__sim_migration;
@@ -37,25 +40,224 @@ static void coll__sim_strikes_due(coll__sim *w)
     }
 }
 
-/* Replaces this world by the next one, with the `count` ranks in `who`, from `when` on.  Returns false: no memory. */
-static bool coll__sim_rebirth(coll__sim *w, coll__sim_migration **who, int length, int count, double when)
+/* ---- >>the decision ---- */
+
+enum { COLL__SIM_GRACE_S = 10 };
+
+/* A member that takes part in the decision. */
+typedef struct coll__sim_voter {
+    coll__sim_migration *who;                     /* NULL: it does not                                        */
+    coll__consensus consensus;
+    double   next_note, ended;                    /* earliest time of its next note; time of its outcome, 0: none yet */
+    int64_t  tick_at;                             /* ns                                                       */
+    uint32_t ticks;                               /* number of the only tick that counts                      */
+    double   struck_at;                           /* killed or stopped meanwhile; never: it is not            */
+} coll__sim_voter;
+
+typedef struct coll__sim_agreement {
+    coll__sim *world;
+    int        count, open;                       /* members; those that live and have no outcome             */
+    bool       has_memory;
+    coll__sim_voter *voters;                      /* by place in the list                                     */
+    unsigned char *bytes;                         /* of a note                                                */
+} coll__sim_agreement;
+
+typedef struct coll__sim_note { int from, to; size_t length; unsigned char bytes[]; } coll__sim_note;
+
+static inline int64_t coll__sim_ns(double time) { return (int64_t)(time * 1e9 + 0.5); }
+static inline int coll__sim_place_of(const coll__sim_voter *v) { return v->who->role->place; }
+static inline bool coll__sim_takes_part(const coll__sim_voter *v) { return v->who && !(v->struck_at < coll__sim_never); }
+
+static bool coll__sim_event_add(coll__sim_agreement *a, coll__sim_kind kind, double time, void *what, uint32_t generation)
 {
+    const size_t before = a->world->event_count;
+
+    coll__sim_push(a->world, kind, time, what, generation);
+    if (a->world->event_count == before) a->has_memory = false;
+    return a->has_memory;
+}
+
+/* How long a note is on its way: always the same, so that notes to a member keep their order. */
+static double coll__sim_note_latency(const coll__sim *w, int from, int to)
+{
+    const coll_sim *c = &w->config;
+    const int host = from / c->ranks_per_host, other = to / c->ranks_per_host, each = c->hosts_per_site;
+
+    if (host == other) return c->local_latency;
+    return each > 0 && host / each != other / each ? c->far_latency : c->latency;
+}
+
+static bool coll__sim_are_apart(const coll__sim_agreement *a, int one, int other)
+{
+    const coll__sim_voter *const v = &a->voters[one], *const peer = &a->voters[other];
+
+    if (!coll__sim_takes_part(peer)) return true;
+    return coll__sim_is_cut(a->world, coll__sim_place_of(v), coll__sim_place_of(peer), a->world->now)
+        || coll__sim_is_cut(a->world, coll__sim_place_of(peer), coll__sim_place_of(v), a->world->now);
+}
+
+static void coll__sim_note_send(coll__sim_agreement *a, int from, int to, size_t length)
+{
+    coll__sim *w = a->world;
+    coll__sim_voter *v = &a->voters[from];
+    const double leaves = coll__later(w->now, v->next_note);
+
+    v->next_note = leaves + coll__later(w->config.overhead, 1e-9);
+    if (coll__sim_are_apart(a, from, to)) return;
+    coll__sim_note *n = (coll__sim_note *)coll__take(coll__like(w), sizeof *n + length);
+    if (!n) {
+        a->has_memory = false;
+        return;
+    }
+    n->from = from;
+    n->to = to;
+    n->length = length;
+    memcpy(n->bytes, a->bytes, length);
+    const double way = coll__sim_note_latency(w, coll__sim_place_of(v), coll__sim_place_of(&a->voters[to]));
+    if (!coll__sim_event_add(a, COLL__SIM_NOTE, leaves + way, n, 0)) coll__give(n);
+}
+
+/* What a member does after an event. */
+static void coll__sim_voter_advance(coll__sim_agreement *a, int place)
+{
+    coll__sim *w = a->world;
+    coll__sim_voter *v = &a->voters[place];
+    const int64_t now = coll__sim_ns(w->now);
+    size_t length;
+
+    coll__consensus_tick(&v->consensus, now);
+    for (int i = 0; i < a->count; i++)
+        while ((length = coll__consensus_say(&v->consensus, i, a->bytes, now)) > 0) coll__sim_note_send(a, place, i, length);
+    const int64_t next = coll__consensus_next(&v->consensus);
+    if (next && next != v->tick_at) {
+        const double at = coll__later(w->now, (double)next * 1e-9);
+        v->tick_at = next;
+        (void)coll__sim_event_add(a, COLL__SIM_TICK, at + 1e-9 + 1e-15 * at, v, ++v->ticks);        /* never before it */
+    }
+    if (v->ended > 0 || coll__consensus_is_busy(&v->consensus)) return;
+    v->ended = w->now;
+    a->open--;
+}
+
+/* A fault with a time.  A member that has its outcome is struck in the next world. */
+static void coll__sim_voter_strike(coll__sim_agreement *a, coll__sim_strike *s)
+{
+    coll__sim *w = a->world;
+
+    if (s->fault.kind <= COLL_SIM_STOP) {
+        coll__sim_voter *v = a->voters;
+        while (v < a->voters + a->count && (!v->who || coll__sim_place_of(v) != s->fault.rank)) v++;
+        if (v == a->voters + a->count || v->ended > 0) return;
+        s->is_over = true;
+        v->struck_at = s->fault.time;
+        v->who->role->state = s->fault.kind == COLL_SIM_KILL ? COLL__SIM_KILLED : COLL__SIM_STOPPED;
+        w->fibers[s->fault.rank].migration = NULL;
+        w->fibers[s->fault.rank].is_over = true;
+        w->live--;
+        a->open--;
+    }
+    (void)coll__sim_event_add(a, COLL__SIM_DETECT, coll__later(w->now, s->fault.time + w->config.detection), s, 0);
+}
+
+/* All members hear which lines have ended. */
+static void coll__sim_detect(coll__sim_agreement *a)
+{
+    for (int i = 0; i < a->count; i++) {
+        coll__sim_voter *v = &a->voters[i];
+        for (int k = 0; coll__sim_takes_part(v) && k < a->count; k++) {
+            if (k == i || !v->consensus.places[k].is_up || !coll__sim_are_apart(a, i, k)) continue;
+            coll__consensus_down(&v->consensus, k);
+            coll__consensus_lost(&v->consensus, k);
+        }
+        if (coll__sim_takes_part(v)) coll__sim_voter_advance(a, i);
+    }
+}
+
+static void coll__sim_voter_event(coll__sim_agreement *a, const coll__sim_event *e)
+{
+    coll__sim *w = a->world;
+
+    w->now = e->time;
+    w->order = (w->order ^ (uint64_t)e->kind) * UINT64_C(0x100000001b3);
+    if (e->kind == COLL__SIM_NOTE) {
+        coll__sim_note *n = (coll__sim_note *)e->what;
+        coll__sim_voter *v = &a->voters[n->to];
+        if (coll__sim_takes_part(v) && v->consensus.places[n->from].is_up) {
+            (void)coll__consensus_note(&v->consensus, n->from, n->bytes, n->length, coll__sim_ns(w->now));
+            coll__sim_voter_advance(a, n->to);
+        }
+        coll__give(n);
+    } else if (e->kind == COLL__SIM_TICK) {
+        coll__sim_voter *v = (coll__sim_voter *)e->what;
+        if (e->generation != v->ticks || !coll__sim_takes_part(v)) return;
+        v->tick_at = 0;
+        coll__sim_voter_advance(a, (int)(v - a->voters));
+    } else if (e->kind == COLL__SIM_STRIKE) {
+        coll__sim_voter_strike(a, (coll__sim_strike *)e->what);
+    } else {
+        coll__sim_detect(a);
+    }
+}
+
+static void coll__sim_voters_begin(coll__sim_agreement *a)
+{
+    coll__sim *w = a->world;
+    const int64_t grace = COLL__SIM_GRACE_S * INT64_C(1000000000)
+                        + 8 * coll__sim_ns(coll__later(w->config.latency, w->config.far_latency));
+
+    for (int i = 0; i < w->config.fault_count; i++) {
+        coll__sim_strike *s = &w->strikes[i];
+        const bool is_timed = s->fault.number == 0 && (s->fault.kind <= COLL_SIM_STOP || s->fault.kind == COLL_SIM_CUT);
+        if (s->is_over || !is_timed) continue;
+        if (s->fault.time > w->now) (void)coll__sim_event_add(a, COLL__SIM_STRIKE, s->fault.time, s, 0);
+        else coll__sim_voter_strike(a, s);
+    }
+    for (int i = 0; i < a->count; i++) {
+        coll__sim_voter *v = &a->voters[i];
+        const int64_t now = coll__sim_ns(w->now);
+        if (!coll__sim_takes_part(v)) continue;
+        for (int k = 0; k < a->count; k++)
+            if (k != i && !coll__sim_are_apart(a, i, k)) coll__consensus_up(&v->consensus, k);
+        const int timeout_ms = v->who->timeout_ms;
+        coll__consensus_begin(&v->consensus, COLL__DECIDES_GO_ON, 0, now, grace,
+                              timeout_ms > 0 ? now + (int64_t)timeout_ms * COLL__MS : coll__never);
+        for (int k = 0; k < a->count; k++) coll__consensus_lost(&v->consensus, k);
+    }
+    for (int i = 0; i < a->count; i++) if (coll__sim_takes_part(&a->voters[i])) coll__sim_voter_advance(a, i);
+}
+
+/* ---- >>the next world ---- */
+
+/* The rank of a member in the next world.  One that was killed meanwhile is detected there. */
+static void coll__sim_rank_reborn(coll__sim *w, coll__sim_rank *r, coll__sim_voter *v, int rank, const unsigned char *members)
+{
+    coll__sim_migration *e = v->who;
+
+    coll__sim_rank_init(w, r, rank, e->role->place);
+    r->before = e->role;
+    r->calls = e->role->calls;
+    r->clock = v->ended;
+    if (coll__sim_takes_part(v) && v->consensus.role == COLL__CONSENSUS_DECIDED) {
+        w->fibers[r->place].newest = r;
+        w->holders++;
+        coll__survivors_in(members, e->ranks, e->count, e->me, e->out);
+        e->out->context = r;
+        return;
+    }
+    r->state = coll__sim_takes_part(v) ? COLL__SIM_STOPPED : e->role->state;
+    r->clock = coll__sim_takes_part(v) ? v->ended : v->struck_at;
+    if (r->state == COLL__SIM_KILLED) coll__sim_push(w, COLL__SIM_NOTICE, r->clock + w->config.detection, r, 0);
+}
+
+/* Replaces this world by the next one, of the members that `decided` knows.  Returns false: no memory. */
+static bool coll__sim_rebirth(coll__sim *w, coll__sim_agreement *a, const coll__consensus *decided)
+{
+    const unsigned char *const members = decided->past.members;
+    const int count = coll__places_in(members, a->count);
     coll_failure *over = (coll_failure *)coll__sim_chunk(w, sizeof *over);
     coll__sim_rank *fresh = (coll__sim_rank *)coll__sim_chunk(w, (size_t)count * sizeof *fresh);
 
     if (!over || !fresh) return false;
-    for (int i = 0, rank = 0; i < length; i++) {
-        if (!who[i]) continue;
-        coll_survivors *out = who[i]->out;
-        coll__sim_rank_init(w, &fresh[rank], rank, who[i]->role->place);
-        fresh[rank].before = who[i]->role;
-        fresh[rank].calls = who[i]->role->calls;
-        fresh[rank].clock = when;
-        out->context = w->fibers[who[i]->role->place].newest = &fresh[rank];
-        out->rank = rank++;
-        out->count = 0;
-        for (int k = 0; k < length; k++) if (who[k]) out->ranks[out->count++] = who[i]->ranks[k];
-    }
     *over = w->failure;
     for (int i = 0; i < w->size; i++) {
         w->ranks[i].over = over;
@@ -63,104 +265,96 @@ static bool coll__sim_rebirth(coll__sim *w, coll__sim_migration **who, int lengt
     }
     w->ranks = fresh;
     w->size = count;
-    w->holders += count;
     w->failure = (coll_failure){ COLL_OK, -1, "" };
     *w->hint = '\0';
     w->left_count = w->unseen = 0;
     w->has_parted = false;
     w->turns = w->idle = 0;
-    w->now = coll__later(w->now, when);
+    for (int i = 0, rank = 0; i < a->count; i++) {
+        if (!coll__place_in(members, i)) continue;
+        coll__sim_rank_reborn(w, &fresh[rank], &a->voters[i], rank, members);
+        rank++;
+    }
     coll__sim_strikes_due(w);
     return true;
 }
 
-/* The ranks of a list, `who`, gather: those that reach the first one at it, the others at the next.  Those with a quorum
- * continue, the others fail. */
-static bool coll__sim_gather(coll__sim *w, coll__sim_migration **who, coll__sim_migration **chosen, unsigned char *is_there,
-                             int length, double when)
+/* All have their outcome.  Returns false: no memory. */
+static bool coll__sim_outcomes(coll__sim *w, coll__sim_agreement *a)
 {
-    int count = 0;
+    const coll__consensus *decided = NULL;
+    double first = coll__sim_never;
 
-    for (int host = 0; host < length; host++) {
-        int there = 0;
-        for (int i = 0; who[host] && i < length; i++) {
-            const int from = who[host]->role->place, to = who[i] ? who[i]->role->place : -1;
-            is_there[i] = to >= 0 && !coll__sim_is_cut(w, from, to, when) && !coll__sim_is_cut(w, to, from, when);
-            there += is_there[i];
-        }
-        const bool goes_on = there > 0 && coll__is_quorum(is_there, length);
-        if (goes_on) count = there;
-        for (int i = 0; there > 0 && i < length; i++) {
-            if (!is_there[i]) continue;
-            if (goes_on) chosen[i] = who[i];
-            else coll__set_failure(who[i]->failure, COLL_ERR_PEER, -1,
-                                   "only %d of %d ranks are left: that is not most of them, and "
-                                   "the others might go on elsewhere", there, length);
-            who[i] = NULL;
-        }
+    for (int i = 0; i < a->count; i++) {
+        const coll__sim_voter *v = &a->voters[i];
+        if (!coll__sim_takes_part(v)) continue;
+        if (v->ended < first) first = v->ended;
+        if (v->consensus.role == COLL__CONSENSUS_DECIDED) decided = &v->consensus;
     }
-    return count == 0 || coll__sim_rebirth(w, chosen, length, count, when);
+    if (first < coll__sim_never) w->now = first;
+    for (int i = 0; i < a->count; i++) {
+        const coll__sim_voter *v = &a->voters[i];
+        if (!coll__sim_takes_part(v)) continue;
+        v->who->role->clock = v->ended;
+        if (v->consensus.role == COLL__CONSENSUS_GIVEN_UP) coll__failed_given_up(v->who->failure);
+        if (v->consensus.role == COLL__CONSENSUS_TOO_FEW)
+            coll__failed_too_few(v->who->failure, v->consensus.counted, a->count);
+    }
+    return !decided || coll__sim_rebirth(w, a, decided);
 }
 
-/* Applies a fault with a time.  Returns whether it hits a rank that waits for the others. */
-static bool coll__sim_migration_struck(coll__sim *w, coll__sim_strike *s, double when)
+/* The members with this list decide.  Returns false: no memory. */
+static bool coll__sim_decide(coll__sim *w, const coll__sim_migration *lead)
 {
-    coll__fiber *f = s->fault.rank < w->places ? &w->fibers[s->fault.rank] : NULL;
+    const size_t each = coll__round_up(coll__most(coll__consensus_memory(lead->count), coll__member_note_most(lead->count)),
+                                       sizeof(uint64_t));
+    coll__sim_agreement a = { .world = w, .count = lead->count };
+    coll__sim_event e;
 
-    if (s->is_over || s->fault.kind > COLL_SIM_STOP || s->fault.number || when < s->fault.time || !f) return false;
-    s->is_over = true;
-    if (!f->migration) return false;
-    f->migration->role->state = s->fault.kind == COLL_SIM_KILL ? COLL__SIM_KILLED : COLL__SIM_STOPPED;
-    f->migration = NULL;
-    f->is_over = true;
-    w->live--;
-    return true;
-}
-
-/* The time at which the waiting ranks have gathered.  Ranks that die until then are detected, too. */
-static double coll__sim_migration_time(coll__sim *w)
-{
-    const double miss = w->config.detection + 2 * w->config.latency;
-    double when = w->now;
-
-    for (int i = 0; i < w->places; i++) if (w->fibers[i].migration) when = coll__later(when, w->fibers[i].migration->role->clock);
-    when += miss;
-    for (int i = 0; i < w->config.fault_count;) {
-        coll__sim_strike *s = &w->strikes[i++];
-        if (!coll__sim_migration_struck(w, s, when)) continue;
-        when = coll__later(when, s->fault.time + miss);
-        i = 0;                                    /* more faults are due by then                              */
+    for (int i = 0; i < w->places; i++) a.open += w->fibers[i].migration && w->fibers[i].migration->is_listed;
+    a.voters = (coll__sim_voter *)coll__take_zeros(coll__like(w), (size_t)a.count, sizeof *a.voters);
+    a.bytes = (unsigned char *)coll__take_zeros(coll__like(w), (size_t)a.open + 1, each);
+    a.has_memory = a.voters && a.bytes;
+    for (int i = 0; a.has_memory && i < a.count; i++) a.voters[i].struck_at = coll__sim_never;
+    for (int i = 0, at = 0; a.has_memory && i < w->places; i++) {
+        coll__sim_migration *m = w->fibers[i].migration;
+        if (!m || !m->is_listed) continue;
+        a.voters[m->me].who = m;
+        coll__consensus_open(&a.voters[m->me].consensus, a.bytes + (size_t)++at * each, m->count, m->me);
     }
-    return when;
+    if (a.has_memory) coll__sim_voters_begin(&a);
+    while (a.has_memory && a.open > 0 && coll__sim_pop(w, &e)) coll__sim_voter_event(&a, &e);
+    while (coll__sim_pop(w, &e)) if (e.kind == COLL__SIM_NOTE) coll__give(e.what);
+    COLL__ASSERT(!a.has_memory || a.open == 0, "%d members have no outcome, and no event is left", a.open);
+    const bool is_memory = a.has_memory && coll__sim_outcomes(w, &a);
+    coll__give(a.voters);
+    coll__give(a.bytes);
+    return is_memory;
 }
 
 /* All living ranks wait for the others: the first list continues. */
 static void coll__sim_migration_go(coll__sim *w)
 {
     const coll__sim_migration *lead = NULL;
-    const double when = coll__sim_migration_time(w);
 
-    for (int i = 0; i < w->places && !lead; i++) lead = w->fibers[i].migration;
-    if (!lead) return;
-    const size_t length = (size_t)lead->count;
-    coll__sim_migration **who = (coll__sim_migration **)coll__take_zeros(coll__like(w), 2 * length, sizeof *who);
-    unsigned char *is_there = (unsigned char *)coll__take_zeros(coll__like(w), length, 1);
-    bool is_memory = who && is_there;
-    for (int i = 0; i < w->places && is_memory; i++) {
-        coll__sim_migration *e = w->fibers[i].migration;
-        if (!e) continue;
-        if (e->count == lead->count && !memcmp(e->ranks, lead->ranks, length * sizeof *e->ranks)) who[e->me] = e;
-        else coll__set_failure(e->failure, COLL_ERR_UNSUPPORTED, -1, "in a simulated world only one list of ranks goes on");
-    }
-    if (is_memory) is_memory = coll__sim_gather(w, who, who + length, is_there, lead->count, when);
-    coll__give(who);
-    coll__give(is_there);
     for (int i = 0; i < w->places; i++) {
         coll__sim_migration *e = w->fibers[i].migration;
         if (!e) continue;
-        if (!is_memory) coll__set_failure(e->failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", e->count);
+        if (!lead) lead = e;
+        e->is_listed = e->count == lead->count && !memcmp(e->ranks, lead->ranks, (size_t)e->count * sizeof *e->ranks);
+        if (!e->is_listed)
+            coll__set_failure(e->failure, COLL_ERR_UNSUPPORTED, -1, "in a simulated world only one list of ranks goes on");
+        w->now = coll__later(w->now, e->role->clock);
+    }
+    if (!lead) return;
+    w->now += w->config.detection;
+    const bool has_memory = coll__sim_decide(w, lead);
+    for (int i = 0; i < w->places; i++) {
+        coll__sim_migration *e = w->fibers[i].migration;
+        if (!e) continue;
+        if (!has_memory) coll__set_failure(e->failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", e->count);
         w->fibers[i].migration = NULL;
-        if (w->failure.status == COLL_OK) coll__sim_push(w, COLL__SIM_RUN, when, e->role, e->role->generation);
+        if (w->failure.status == COLL_OK) coll__sim_push(w, COLL__SIM_RUN, e->role->clock, e->role, e->role->generation);
     }
 }
 
@@ -169,9 +363,9 @@ static coll_status coll__sim_shrink(void *context, const int *ranks, int count, 
 {
     coll__sim_rank *r = (coll__sim_rank *)context;
     coll__sim *w = r->world;
-    coll__sim_migration e = { .role = r, .ranks = ranks, .count = count, .out = out, .failure = failure };
+    coll__sim_migration e = { .role = r, .ranks = ranks, .count = count, .timeout_ms = timeout_ms, .out = out,
+                              .failure = failure };
 
-    (void)timeout_ms;                             /* no living rank is missing here                           */
     if (w->running == NULL)
         return coll__set_failure(failure, COLL_ERR_UNSUPPORTED, -1,
                                  "one thread that polls for all ranks cannot wait for them: this "

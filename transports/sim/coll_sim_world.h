@@ -77,7 +77,8 @@ typedef struct coll__sim_rank {
 typedef enum coll__sim_kind {
     COLL__SIM_INJECT, COLL__SIM_ARRIVE, COLL__SIM_DELIVER,        /* of a parcel                              */
     COLL__SIM_RUN, COLL__SIM_POLL, COLL__SIM_TIMER, COLL__SIM_LEFT, COLL__SIM_NOTICE,     /* of a rank        */
-    COLL__SIM_STRIKE                              /* of a fault                                               */
+    COLL__SIM_STRIKE,                             /* of a fault                                               */
+    COLL__SIM_NOTE, COLL__SIM_TICK, COLL__SIM_DETECT      /* of a decision (coll_sim_shrink.h)                */
 } coll__sim_kind;
 
 typedef struct coll__sim_event {

@@ -15,12 +15,11 @@
 
 /* ---- >>shared memory, lanes: how a new stream moves its bytes ---- */
 
-/* Bytes of one shared-memory ring; 0: memory is not shared. */
+/* Bytes of one shared-memory ring. */
 static size_t coll__ring_length(const coll__tcp *tcp)
 {
     int neighbours = 0;
 
-    if (!tcp->shares) return 0;
     for (int i = 0; i < tcp->size; i++) neighbours += coll__is_of_this_host(tcp, i);
     return neighbours > COLL__MEMORY_MANY ? COLL__MEMORY_RING_LEAST : COLL__MEMORY_RING;
 }
@@ -41,7 +40,7 @@ static void coll__stream_open(coll__tcp *tcp, coll__stream *s, int lane, coll__p
 
     s->state = coll__stream_joined(s, lane, pipe) ? COLL__STREAM_OPEN : COLL__STREAM_NONE;
     coll__heartbeat_path(&tcp->heartbeat, s->peer, fd);
-    if (coll__stripe_set_of(s) || !coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;
+    if (coll__stripe_set_of(s) || !coll__pipe_is_plain(&s->pipe) || !coll__shares_with(tcp, s->peer)) return;
     if (!coll__memory_begin(coll__like(tcp), &s->pipe, tcp->us.world, from, to, s->channel, coll__ring_length(tcp),
                             tcp->rank == from))
         coll__set_failure(&tcp->suspicion, COLL_ERR_MEMORY, tcp->rank, "has no memory for a connection to rank %d", s->peer);
@@ -103,7 +102,7 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s);
 
 static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
 {
-    if (tcp->shares && coll__is_of_this_host(tcp, s->peer)) coll__stream_needs_one(s);
+    if (coll__shares_with(tcp, s->peer)) coll__stream_needs_one(s);
     const coll__stripe_set *const lanes = coll__stripe_set_of(s);
     const coll__hello hello = { .purpose = COLL__PURPOSE_DATA, .channel = s->channel, .to = s->peer,
                                 .more_lanes = lanes ? lanes->count - 1 : 0, .lane = lanes ? lanes->open : 0 };
@@ -118,11 +117,9 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
         return;
     }
     const coll__address a = coll__endpoint_address(tcp, s->peer, s->tried);
-    const int fd = coll__dial(&a);
-    s->handshake = fd < 0 ? NULL : (coll__handshake *)coll__take(coll__like(tcp), sizeof *s->handshake);
+    s->handshake = coll__dial_begin(&tcp->us, &a, hello, coll__deadline(COLL__DIAL_MS));
     if (!s->handshake) {
-        const int error = fd < 0 ? errno : ENOMEM;
-        if (fd >= 0) close(fd);
+        const int error = errno;
         if (!coll__is_shortage(error)) {
             coll__stream_unreachable(tcp, s, error);
             return;
@@ -132,13 +129,12 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
                           s->peer, coll__shortage_text(error, why, sizeof why));
         return;
     }
-    coll__user_timeout(fd, COLL__DIAL_ONCE_MS);
-    coll__handshake_call(s->handshake, &tcp->us, fd, hello, coll__deadline(COLL__DIAL_MS));
+    coll__user_timeout(s->handshake->pipe.fd, COLL__DIAL_ONCE_MS);
     s->state = COLL__STREAM_DIALLING;
     coll__stream_watch(tcp, s, POLLOUT);
     if (!s->dial_pause_ms) return;
     /* The last hello was sent too late, perhaps because the program computed.  Now it is sent before the return. */
-    struct pollfd p = { .fd = fd, .events = POLLOUT };
+    struct pollfd p = { .fd = s->handshake->pipe.fd, .events = POLLOUT };
     if (poll(&p, 1, COLL__REDIAL_WAIT_MS) > 0) coll__stream_dialled(tcp, s);
 }
 
@@ -175,21 +171,20 @@ static void coll__stream_turned_away(coll__tcp *tcp, coll__stream *s, coll_statu
 static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
 {
     coll__handshake *g = s->handshake;
+    int error;
 
     if (s->state != COLL__STREAM_DIALLING) return;
     coll__io_forget(&tcp->io, g->pipe.fd);
-    const int error = coll__dial_result(g->pipe.fd);
     const bool has_said_nothing = g->step == COLL__HANDSHAKE_SAY && g->length == 0;
-    const bool is_refused = error && error != ECONNRESET && has_said_nothing;
     const int64_t said_by = g->deadline - (COLL__DIAL_MS - COLL__HANDSHAKE_MS / 2) * (int64_t)COLL__MS;
+    coll_status status = coll__dial_reach(g, &error);
     const bool is_late = has_said_nothing && coll__now() > said_by;
-    coll_status status = error || is_late ? COLL_ERR_PEER : coll__handshake_advance(g, &tcp->us);
+    if (status == COLL_OK) status = is_late ? COLL_ERR_PEER : coll__handshake_advance(g, &tcp->us);
     if (g->is_unauthenticated && coll__stream_is_kept_away(tcp, s)) status = COLL_ERR_DENIED;
     if (status == COLL_PENDING) {
         coll__stream_watch(tcp, s, g->want);
         return;
     }
-    s->handshake = NULL;
     if (status == COLL_OK) {
         pthread_mutex_lock(&tcp->heartbeat.lock); /* the heartbeat thread reads the addresses                 */
         coll__endpoint *const to = &tcp->endpoints[s->peer];          /* the address that works comes first   */
@@ -205,10 +200,10 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
         coll__stream_open(tcp, s, g->hello.lane, &g->pipe);
     } else {
         coll__pipe_close(&g->pipe);
-        if (is_refused) coll__stream_unreachable(tcp, s, error);
+        if (error && error != ECONNRESET) coll__stream_unreachable(tcp, s, error);
         else coll__stream_turned_away(tcp, s, status, g->why);
     }
-    coll__give(g);
+    coll__dial_end(&s->handshake);
     if (status == COLL_OK && s->state == COLL__STREAM_NONE) coll__stream_dial(tcp, s);        /* the next lane      */
 }
 
@@ -226,7 +221,7 @@ static void coll__stream_refused(coll__tcp *tcp, coll__stream *s)
     memcpy(bytes, lane ? lane->bytes : x->head, coll__least(length, COLL_HEAD_LENGTH));
     if (length > COLL_HEAD_LENGTH) memcpy(bytes + COLL_HEAD_LENGTH, x->buffer, length - COLL_HEAD_LENGTH);
     while (n > 0 && length < sizeof bytes) {
-        n = coll__pipe_move(lane ? lane->pipe : &s->pipe, bytes + length, sizeof bytes - length, false);
+        n = coll__pipe_move(lane ? lane->link.pipe : &s->pipe, bytes + length, sizeof bytes - length, false);
         if (n > 0) length += (size_t)n;
     }
     const bool is_whole = coll__control_read(bytes, tcp->size, &control);
@@ -336,7 +331,7 @@ static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *h
     coll__stream_open(tcp, s, hello->lane, pipe);
 }
 
-static bool coll__agreement_admit(struct coll__agreement *h, coll__handshake *g);
+static void coll__agreement_admit(struct coll__agreement *h, coll__handshake *g);
 
 /* Continue a handshake; true: it is over.  The heartbeat thread completes liveness probes and removes closed connections only;
  * it does not run this during an agreement. */
@@ -350,8 +345,10 @@ static bool coll__handshake_go_on(coll__tcp *tcp, coll__handshake *g)
         tcp->has_deferred = true;
         return false;
     }
-    if (COLL__HAS_SHRINK && status == COLL_OK && tcp->agreement && !coll__past_of(g))
-        return coll__agreement_admit(tcp->agreement, g);
+    if (COLL__HAS_SHRINK && status == COLL_OK && tcp->agreement && !coll__past_of(g)) {
+        coll__agreement_admit(tcp->agreement, g);
+        return true;
+    }
     coll__io_forget(&tcp->io, g->pipe.fd);
     if (status == COLL_OK && coll__past_of(g)) coll__past_told(coll__past_of(g), &g->pipe);
     else if (status == COLL_OK) coll__greeted(tcp, &g->pipe, &g->hello);

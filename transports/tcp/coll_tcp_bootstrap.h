@@ -397,41 +397,32 @@ static coll_status coll__bootstrap_as_other(coll__tcp *tcp, const coll_config *c
 /* Processors of the ranks of one host, summed up. */
 typedef struct coll__host_ranks { int size, most, sum; uint64_t set; } coll__host_ranks;
 
-/* Order by host, then by rank. */
-static int coll__by_host(const void *a, const void *b)
-{
-    const coll__endpoint *const *x = (const coll__endpoint *const *)a, *const *y = (const coll__endpoint *const *)b;
-    const int order = memcmp((*x)->host, (*y)->host, COLL__HOST_LENGTH);
-
-    return order ? order : (*x > *y) - (*x < *y);
-}
-
-static const int *coll__homes_of(coll__tcp *tcp);
+static int coll__tcp_host(void *context, int rank);
 
 /* Set this rank's local rank, the number of ranks on its host, and their processors.  Set `share`: processors per rank on the
  * host with the fewest, at most 1. */
 static coll_status coll__count_neighbours(coll__tcp *tcp, coll__opened *opened)
 {
-    const int *const homes = coll__homes_of(tcp);
+    const int home = coll__tcp_host(tcp, tcp->rank);
     coll__host_ranks *const hosts = (coll__host_ranks *)coll__take_zeros(coll__like(tcp), (size_t)tcp->size, sizeof *hosts);
-    const bool has_memory = homes && hosts;
+    const bool has_memory = hosts != NULL;
     int local_rank = 0;
 
     opened->share = 1;
-    for (int i = 0; has_memory && i < tcp->size; i++) {
+    for (int i = 0; hosts && i < tcp->size; i++) {
         const coll__endpoint *const from = &tcp->endpoints[i];
-        coll__host_ranks *const host = &hosts[homes[i]];
+        coll__host_ranks *const host = &hosts[coll__tcp_host(tcp, i)];
         host->size++;
         host->set |= from->processor_set;
         if (from->processors > host->most) host->most = from->processors;
         host->sum = coll__less(host->sum + from->processors, COLL__PROCESSORS_MOST);
-        local_rank += i < tcp->rank && coll__is_of_this_host(tcp, i);
+        local_rank += i < tcp->rank && coll__tcp_host(tcp, i) == home;
     }
-    for (int i = 0; has_memory && i < tcp->size; i++) {
+    for (int i = 0; hosts && i < tcp->size; i++) {
         const int processors = coll__processors_together(hosts[i].set, hosts[i].most, hosts[i].sum);
         const double share = hosts[i].size > 0 ? (double)processors / hosts[i].size : 1;
         if (share < opened->share) opened->share = share;
-        if (i != homes[tcp->rank]) continue;
+        if (i != home) continue;
         opened->processors = processors;
         coll__opened_at(opened, local_rank, hosts[i].size);
     }

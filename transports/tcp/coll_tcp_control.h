@@ -9,23 +9,20 @@ static void coll__bootstrap_event(coll__tcp *tcp, int index)
 {
     coll__control_line *line = &tcp->controls[index];
     coll__control control;
-    ssize_t n = 1;
+    int error = 0;
 
-    while (n > 0 && line->pipe.fd >= 0) {
-        n = coll__pipe_move(&line->pipe, line->bytes + line->length, COLL__CONTROL_LENGTH - line->length, false);
-        if (n == -EAGAIN) return;
-        if (n > 0) line->length += (size_t)n;
-        if (n > 0 && line->length < COLL__CONTROL_LENGTH) continue;
-        line->length = 0;
-        if (n > 0 && (!coll__control_read(line->bytes, tcp->size, &control) || control.note != COLL__CONTROL_ENDPOINT
-                      || !coll__endpoint_heard(tcp, index, line->bytes + COLL__CONTROL_TEXT))) n = -EPROTO;
-    }
     if (line->pipe.fd < 0) return;
+    while (!error && !(error = coll__pipe_fill(&line->pipe, line->bytes, &line->length, COLL__CONTROL_LENGTH))) {
+        line->length = 0;
+        if (!coll__control_read(line->bytes, tcp->size, &control) || control.note != COLL__CONTROL_ENDPOINT
+            || !coll__endpoint_heard(tcp, index, line->bytes + COLL__CONTROL_TEXT)) error = EPROTO;
+    }
+    if (error == EAGAIN) return;
     coll__io_forget(&tcp->io, line->pipe.fd);
     coll__pipe_close(&line->pipe);
     coll__endpoint_lost(tcp, index);
     line->lost_at = coll__now();
-    line->lost_by = n < 0 ? (int)-n : 0;
+    line->lost_by = error;
 }
 
 /* Used if there is no heartbeat thread. */
@@ -129,7 +126,7 @@ static bool coll__tcp_has_freed(void *context, int peer, uint64_t id)
     coll__tcp *tcp = (coll__tcp *)context;
     coll__heartbeat *p = &tcp->heartbeat;
     coll__control_line *line = &p->lines[0];
-    coll__quiet *quiet = &tcp->quiet[peer], last = *quiet;
+    coll__known *quiet = &tcp->known[peer], last = *quiet;
 
     if (!p->has_thread) return false;
     pthread_mutex_lock(&p->lock);

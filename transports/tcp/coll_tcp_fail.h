@@ -26,8 +26,8 @@ static int64_t coll__wait_for_decision(coll__tcp *tcp, int blamed, int64_t began
     return has_detector ? deadline : may_tell ? began + COLL__FLUSH_MS * (int64_t)COLL__MS : began;
 }
 
-/* Report, and wait for the decision.  `is_suspicion`: the text only says what is wrong with the blamed rank. */
-static void coll__ask_for_decision(coll__tcp *tcp, const coll_failure *cause, bool is_suspicion)
+/* Report, and wait for the decision. */
+static void coll__ask_for_decision(coll__tcp *tcp, const coll_failure *cause)
 {
     coll__heartbeat *p = &tcp->heartbeat;
     const int64_t began = coll__now(),
@@ -39,7 +39,7 @@ static void coll__ask_for_decision(coll__tcp *tcp, const coll_failure *cause, bo
     pthread_mutex_lock(&p->lock);
     for (int i = 0; i < p->line_count; i++) coll__line_event(p, i);       /* the cause may have arrived already */
     p->is_asking = true;
-    if (!coll__is_orphan(p)) coll__heartbeat_report(p, cause, is_suspicion);
+    if (!coll__is_orphan(p)) coll__heartbeat_report(p, cause);
     coll__heartbeat_tell(p);
     pthread_mutex_unlock(&p->lock);
     coll__control_listen(tcp);
@@ -50,18 +50,20 @@ static void coll__ask_for_decision(coll__tcp *tcp, const coll_failure *cause, bo
     }
     pthread_mutex_lock(&p->lock);
     p->is_asking = false;
-    if (is_suspicion) coll__heartbeat_failed(p, cause->status, cause->rank, cause->text);
-    else coll__heartbeat_decide(p, cause, false);
+    coll__heartbeat_decide(p, cause, false);
     coll__heartbeat_tell(p);
     pthread_mutex_unlock(&p->lock);
     coll__control_listen(tcp);
 }
 
-static void coll__tcp_settle(coll__tcp *tcp, const coll_failure *cause, bool is_suspicion)
+/* is_sentence: otherwise the name of the blamed rank precedes the text. */
+static void coll__tcp_settle(coll__tcp *tcp, const coll_failure *cause, bool is_sentence)
 {
-    const coll_failure own = *cause;
+    coll_failure own = { COLL_OK, -1, "" };
 
-    if (tcp->failure.status == COLL_OK) coll__ask_for_decision(tcp, &own, is_suspicion);
+    if (is_sentence) own = *cause;
+    else coll__peer_failure(&tcp->heartbeat, &own, cause->status, cause->rank, cause->text);
+    if (tcp->failure.status == COLL_OK) coll__ask_for_decision(tcp, &own);
     coll__io_cancel(&tcp->io, tcp->streams, tcp->size * COLL_CHANNEL_COUNT);      /* the buffers belong to the caller again */
 }
 
@@ -70,7 +72,7 @@ static const coll_failure *coll__tcp_fail(void *context, const coll_failure *cau
     coll__tcp *tcp = (coll__tcp *)context;
 
     if (tcp->failure.status == COLL_OK && !cause) return NULL;
-    coll__tcp_settle(tcp, tcp->failure.status == COLL_OK ? cause : &tcp->failure, false);
+    coll__tcp_settle(tcp, tcp->failure.status == COLL_OK ? cause : &tcp->failure, true);
     return &tcp->failure;
 }
 

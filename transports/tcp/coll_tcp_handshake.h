@@ -45,7 +45,8 @@ typedef struct coll__identity {
 /* The agreement that made this job (coll_tcp_consensus.h): ranks that still connect for it get the decision. */
 typedef struct coll__past {
     coll__identity us;                            /* contains the agreement before it                         */
-    unsigned char *table;                         /* us.size bytes: 1 for members                             */
+    unsigned char *bytes;                         /* control messages with the decision                       */
+    size_t        length;
 } coll__past;
 
 /* Bounds the answers to callers without a proof of the key: a burst, and then a rate. */
@@ -64,6 +65,7 @@ typedef enum coll__handshake_step {
 typedef struct coll__handshake {
     coll__pipe  pipe;
     bool        is_caller;
+    bool        is_reached;                       /* caller: the other host has accepted the connection       */
     const coll__past *past;                       /* the finished agreement that the caller means; NULL: none */
     coll__handshake_step step;
     short       want;                             /* poll events before the next advance                      */
@@ -136,7 +138,7 @@ static void coll__hello_as(coll__hello *hello, const coll__identity *us)
     hello->rank = us->rank;
     hello->size = us->size;
     hello->epoch = us->epoch;
-    hello->auth = us->auth;
+    hello->auth = (unsigned char)us->auth;
     hello->arithmetic = us->arithmetic;
     if (hello->purpose == COLL__PURPOSE_JOIN) hello->more_lanes = us->more_lanes;
     memcpy(hello->world, us->world, sizeof us->world);
@@ -242,8 +244,9 @@ static bool coll__handshake_is_proved(const coll__handshake *g, const coll__iden
 static void coll__refusal_prove(const coll__handshake *g, const coll__identity *us, unsigned char *note)
 {
     const bool has_hello = g->step == COLL__HANDSHAKE_HEAR && g->length == COLL__HELLO_LENGTH;
+    const int theirs = g->call[offsetof(coll__hello, auth)];
 
-    if (!COLL__HAS_SECURITY || !has_hello || !coll__has_key(us) || !(coll__get16(g->call + 68) & COLL__AUTH_KIND)) return;
+    if (!COLL__HAS_SECURITY || !has_hello || !coll__has_key(us) || !(theirs & COLL__AUTH_KIND)) return;
     if (!coll__budget_take(g->budget)) return;
     note[COLL__CONTROL_PROOF - 1] = 0;
     coll__letter_sum(g, us->root, 'R', note, COLL__CONTROL_PROOF, note + COLL__CONTROL_PROOF);
@@ -401,7 +404,8 @@ static coll_status coll__handshake_hear(coll__handshake *g, const coll__identity
     if (status != COLL_OK) return status;
     memcpy(g->call, g->bytes, COLL__HELLO_LENGTH);
     const char *wrong = coll__hello_read(g->call, us->world, us->size, &g->hello);
-    const uint32_t epoch = coll__hello_may_begin(g->call, g->length) ? coll__get32(g->call + 64) : us->epoch;
+    uint32_t epoch = us->epoch;
+    if (coll__hello_may_begin(g->call, g->length)) memcpy(&epoch, g->call + offsetof(coll__hello, epoch), sizeof epoch);
     g->is_near = epoch == us->epoch + 1 || epoch + 1 == us->epoch;
     if (wrong && coll__past_is_meant(g, us)) wrong = NULL;
     us = coll__greeted_as(g, us);

@@ -30,7 +30,6 @@ typedef struct coll__control_line {
     coll__pipe    pipe;
     struct coll__handshake *handshake;            /* while connecting; NULL on rank 0                         */
     bool          is_wanted;                      /* connect, not before call_at                              */
-    bool          is_reached;                     /* the other host's kernel has accepted the connect         */
     bool          is_met;                         /* a control message has arrived: a close is now a death    */
     int           calls;                          /* connection attempts                                      */
     int           refusals;                       /* connects that were refused, in a row                     */
@@ -69,8 +68,6 @@ typedef struct coll__heartbeat {
     bool    is_asking;                            /* the calling thread has reported, and waits for the decision */
     bool    has_slept;                            /* this process was suspended for a large part of liveness_ms */
     bool    is_taken;                             /* the calling thread has read the decision                 */
-    bool    is_suspicion;                         /* the text only says what is wrong with the rank           */
-    bool    has_abort_told;
     int    *departed, departed_count;             /* ranks that have left, in that order                      */
     int    *dead, dead_count;                     /* ranks that have died, in that order                      */
     unsigned char *has_left, *is_dead;
@@ -79,7 +76,7 @@ typedef struct coll__heartbeat {
     unsigned char  waiting[COLL__REPORT_LENGTH];
     unsigned char  made[COLL__REPORT_LENGTH];    /* sent when leaving: nothing, and coll__head_of_made        */
     unsigned char  detector_made[COLL__REPORT_LENGTH];       /* of rank 0, once it has left                   */
-    coll__beat  own, *beats;                      /* of this rank; last heartbeat of each rank                */
+    coll__beat *beats;                            /* last heartbeat of each rank, also of this one            */
     coll__session *session;                       /* NULL: not known yet                                      */
     uint64_t activity_count;
     int64_t  activity_since;
@@ -128,7 +125,7 @@ static inline unsigned coll__bit_of(coll__control_note note) { return 1u << (uns
 /* Rank 0's answer about a rank. */
 static void coll__heartbeat_answer(const coll__heartbeat *p, int rank, unsigned char *out)
 {
-    coll__beat beat = rank == p->rank ? p->own : p->beats[rank];
+    coll__beat beat = p->beats[rank];
 
     if (rank != p->rank && beat.pid) beat.age_ms = (uint32_t)((coll__now() - p->lines[rank].heard_at) / COLL__MS);
     coll__beat_write(out, rank, &beat);
@@ -143,11 +140,10 @@ static bool coll__note_next(coll__heartbeat *p, coll__control_line *line, int in
 
     while (p->rank == 0 && line->byes_told < p->departed_count && p->departed[line->byes_told] == index) line->byes_told++;
     if (all & coll__bit_of(COLL__CONTROL_HEARTBEAT)) {
-        coll__beat_write(line->out, p->rank, &p->own);
+        coll__beat_write(line->out, p->rank, &p->beats[p->rank]);
     } else if (all & coll__bit_of(COLL__CONTROL_FAIL)) {
         note = COLL__CONTROL_FAIL;
-        const bool is_suspicion = what == &p->report && p->is_suspicion;
-        coll__control_write(line->out, is_suspicion ? COLL__CONTROL_SUSPECT : note, what->status, what->rank, what->text);
+        coll__control_write(line->out, note, what->status, what->rank, what->text);
     } else if (p->rank == 0 && p->decision.status != COLL_OK && line->deaths_told < p->dead_count) {
         note = COLL__CONTROL_FAIL;                /* died after the decision                                  */
         coll__control_write(line->out, note, COLL_ERR_PEER, p->dead[line->deaths_told++], "");
@@ -177,21 +173,15 @@ static bool coll__note_next(coll__heartbeat *p, coll__control_line *line, int in
     return true;
 }
 
-/* Send as much as the connection takes.  If it fails, drop the rest; the next read detects the close. */
+/* Send as much as the connection takes.  If it fails, the next read detects the close. */
 static void coll__line_flush(coll__heartbeat *p, int index)
 {
     coll__control_line *line = &p->lines[index];
 
     while (line->pipe.fd >= 0 && (line->unsent > 0 || coll__note_next(p, line, index))) {
         const ssize_t n = coll__pipe_move(&line->pipe, line->out + (COLL__CONTROL_LENGTH - line->unsent), line->unsent, true);
-        if (n == -EAGAIN) return;
-        if (n < 0) {
-            line->unsent = line->wants = 0;
-            line->asked_count = 0;
-            line->byes_told = p->departed_count;
-            line->deaths_told = p->dead_count;
-            return;
-        }
+        if (n < 0 && n != -EAGAIN) line->unsent = 0;
+        if (n < 0) return;
         line->unsent -= (size_t)n;
     }
 }
@@ -236,28 +226,33 @@ static void coll__heartbeat_decide(coll__heartbeat *p, const coll_failure *failu
     coll__heartbeat_news(p);
 }
 
-/* Decide that a rank failed: "rank 2 (hostB, ...) is gone". */
+/* "rank 2 (hostB, ...) is gone" */
+static void coll__peer_failure(const coll__heartbeat *p, coll_failure *failure, coll_status status, int rank, const char *what)
+{
+    char who[COLL__ADDRESS_TEXT + COLL__NAME_LENGTH + 40];
+
+    coll__set_failure(failure, status, rank, "%s %s", coll__heartbeat_who(p, rank, who, sizeof who), what);
+}
+
+/* Decide that a rank failed. */
 static void coll__heartbeat_failed(coll__heartbeat *p, coll_status status, int rank, const char *what)
 {
     coll_failure failure = { COLL_OK, -1, "" };
-    char who[COLL__ADDRESS_TEXT + COLL__NAME_LENGTH + 40];
 
-    coll__set_failure(&failure, status, rank, "%s %s", coll__heartbeat_who(p, rank, who, sizeof who), what);
+    coll__peer_failure(p, &failure, status, rank, what);
     coll__heartbeat_decide(p, &failure, false);
 }
 
 /* This rank detected a failure.  At rank 0, or if rank 0 has left, that is the decision.  Otherwise it is reported to rank 0;
  * the first report counts. */
-static void coll__heartbeat_report(coll__heartbeat *p, const coll_failure *cause, bool is_suspicion)
+static void coll__heartbeat_report(coll__heartbeat *p, const coll_failure *cause)
 {
     const bool is_detector = p->rank == 0 || p->has_left[0];
 
     if (p->decision.status != COLL_OK) return;
-    if (is_detector && is_suspicion) coll__heartbeat_failed(p, cause->status, cause->rank, cause->text);
-    else if (is_detector) coll__heartbeat_decide(p, cause, false);
+    if (is_detector) coll__heartbeat_decide(p, cause, false);
     if (is_detector || p->report.status != COLL_OK) return;
     p->report = *cause;
-    p->is_suspicion = is_suspicion;
     coll__heartbeat_want(p, COLL__CONTROL_FAIL);
 }
 
@@ -265,7 +260,8 @@ static bool coll__line_is_watched(const coll__heartbeat *p, int index)
 {
     const coll__control_line *line = &p->lines[index];
     const bool is_ours = index < p->size && index < p->line_count;
-    return is_ours && (line->pipe.fd >= 0 || line->is_reached) && !p->has_left[index] && !p->is_dead[index];
+    const bool is_reached = line->pipe.fd >= 0 || (line->handshake && line->handshake->is_reached);
+    return is_ours && is_reached && !p->has_left[index] && !p->is_dead[index];
 }
 
 static void coll__line_event(coll__heartbeat *p, int index);
@@ -306,11 +302,8 @@ static void coll__check_silence(coll__heartbeat *p, int64_t now)
     coll_failure failure = { COLL_OK, -1, "" };
     int count = 0;
 
-    if (first < 0) return;
-    if (p->decision.status != COLL_OK) {
-        coll__heartbeat_dies(p, first);
-        return;
-    }
+    if (first >= 0 && p->decision.status != COLL_OK) coll__heartbeat_dies(p, first);
+    if (first < 0 || p->decision.status != COLL_OK) return;
     for (int i = 0; p->rank == 0 && i < p->size; i++) {
         if (!coll__line_is_silent(p, i, now, coll__liveness(p))) continue;
         coll__heartbeat_dies(p, i);
@@ -355,7 +348,7 @@ static void coll__check_paths(coll__heartbeat *p, int64_t now)
         if (!path->unanswered_at || now - path->unanswered_at <= coll__silence_limit(p)) continue;
         if (coll__line_is_watched(p, path->peer)) continue;
         coll__failed_link(p, &cause, path->peer, p->rank, path->peer, "");
-        coll__heartbeat_report(p, &cause, false);
+        coll__heartbeat_report(p, &cause);
     }
 }
 
@@ -369,7 +362,7 @@ static void coll__bye_heard(coll__heartbeat *p, int rank)
     coll__heartbeat_news(p);
     if (rank == 0 && p->report.status != COLL_OK && !p->is_asking) {              /* it left without a decision */
         const coll_failure cause = p->report;
-        coll__heartbeat_report(p, &cause, p->is_suspicion);
+        coll__heartbeat_report(p, &cause);
     }
 }
 
@@ -391,7 +384,6 @@ static void coll__line_closed(coll__heartbeat *p, int index, int error)
     char what[160];
 
     coll__pipe_close(&line->pipe);
-    line->is_reached = false;
     if (!line->is_met && !p->has_left[index % p->size] && (p->rank == 0 || index == 0)) coll__heartbeat_missed(p, index);
     if (!line->is_met || index >= p->size || p->has_left[index]) return;
     coll__heartbeat_dies(p, index);
@@ -433,7 +425,6 @@ static void coll__line_heard(coll__heartbeat *p, int index, const unsigned char 
         break;
     case COLL__CONTROL_HEARTBEAT: coll__beat_read(bytes, &p->beats[rank]); break;
     case COLL__CONTROL_FAIL: coll__heartbeat_decide(p, &control.what, is_of_detector); break;
-    case COLL__CONTROL_SUSPECT: if (p->rank == 0) coll__heartbeat_report(p, &control.what, true); break;
     case COLL__CONTROL_WAITING: if (p->rank == 0) coll__heartbeat_compare(p, index, bytes + COLL__CONTROL_TEXT); break;
     case COLL__CONTROL_WHERE:
         if (p->rank == 0 && line->asked_count < COLL__ASKED_MOST) line->asked[line->asked_count++] = control.what.rank;
@@ -442,23 +433,30 @@ static void coll__line_heard(coll__heartbeat *p, int index, const unsigned char 
     }
 }
 
+/* Read until there are `wanted` bytes.  Returns 0, or an errno: EAGAIN; ECONNRESET at the end of the stream. */
+static int coll__pipe_fill(coll__pipe *pipe, unsigned char *bytes, size_t *length, size_t wanted)
+{
+    while (*length < wanted) {
+        const ssize_t n = coll__pipe_move(pipe, bytes + *length, wanted - *length, false);
+        if (n < 0) return (int)-n;
+        *length += (size_t)n;
+    }
+    return 0;
+}
+
 /* Read all that a control connection has. */
 static void coll__line_event(coll__heartbeat *p, int index)
 {
     coll__control_line *line = &p->lines[index];
 
     while (line->pipe.fd >= 0) {
-        const ssize_t n = coll__pipe_move(&line->pipe, line->bytes + line->length, COLL__CONTROL_LENGTH - line->length, false);
-        if (n == -EAGAIN) return;
-        if (n < 0) {
-            coll__line_closed(p, index, (int)-n);
-            return;
-        }
-        line->length += (size_t)n;
-        line->heard_at = coll__now();
-        if (line->length < COLL__CONTROL_LENGTH) continue;
+        const size_t before = line->length;
+        const int error = coll__pipe_fill(&line->pipe, line->bytes, &line->length, COLL__CONTROL_LENGTH);
+        if (line->length > before) line->heard_at = coll__now();
+        if (error == EAGAIN) return;
         line->length = 0;
-        coll__line_heard(p, index, line->bytes);
+        if (error) coll__line_closed(p, index, error);
+        else coll__line_heard(p, index, line->bytes);
     }
 }
 
@@ -467,7 +465,6 @@ static void coll__line_event(coll__heartbeat *p, int index)
 /* Defined in coll_tcp_probe.h. */
 static void coll__probe_due(coll__heartbeat *p, int64_t now);
 static void coll__probe_go_on(coll__heartbeat *p, int rank);
-static void coll__probe_ends(coll__control_line *line);
 /* Defined in coll_tcp_accept.h. */
 static int  coll__accept_watch(struct coll__tcp *tcp, struct pollfd *fds, int64_t *next);
 static void coll__accept_serve(struct coll__tcp *tcp, const struct pollfd *fds, int count);
@@ -476,6 +473,7 @@ static void coll__accept_serve(struct coll__tcp *tcp, const struct pollfd *fds, 
 static void coll__heartbeat_look(coll__heartbeat *p, int64_t now)
 {
     uint64_t words[COLL_HEAD_LENGTH / 8];
+    coll__beat *const own = &p->beats[p->rank];
 
     if (!p->session) return;
     const coll__activity *const d = &p->session->activity;
@@ -483,14 +481,14 @@ static void coll__heartbeat_look(coll__heartbeat *p, int64_t now)
     if (turn != p->activity_count) {
         p->activity_count = turn;
         p->activity_since = now;
-        p->own.is_inside = __atomic_load_n(&d->inside, __ATOMIC_RELAXED) > 0;
+        own->is_inside = __atomic_load_n(&d->inside, __ATOMIC_RELAXED) > 0;
         for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) words[i] = __atomic_load_n(&d->now[i], __ATOMIC_RELAXED);
-        memcpy(p->own.now, words, sizeof words);
+        memcpy(own->now, words, sizeof words);
         for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) words[i] = __atomic_load_n(&d->last[i], __ATOMIC_RELAXED);
-        memcpy(p->own.last, words, sizeof words);
+        memcpy(own->last, words, sizeof words);
     }
-    p->own.since_ms = (uint32_t)((now - p->activity_since) / COLL__MS);
-    coll__beat_fill(&p->own, p->session);
+    own->since_ms = (uint32_t)((now - p->activity_since) / COLL__MS);
+    coll__beat_fill(own, p->session);
 }
 
 /* Report a coll_abort, which a signal handler may have called. */
@@ -499,10 +497,9 @@ static void coll__heartbeat_check_abort(coll__heartbeat *p)
     const char *why = __atomic_load_n(&p->abort_text, __ATOMIC_ACQUIRE);
     coll_failure cause = { COLL_OK, -1, "" };
 
-    if (!why || p->has_abort_told) return;
-    p->has_abort_told = true;
+    if (!why) return;
     coll__set_failure(&cause, COLL_ERR_ABORTED, p->rank, "%s", why);
-    coll__heartbeat_report(p, &cause, false);
+    coll__heartbeat_report(p, &cause);
 }
 
 /* Do what is due; returns the time of the next call.  After this process was suspended, silence of others is not reliable:
@@ -577,10 +574,7 @@ static void *coll__heartbeat_main(void *at)
 /* ---- >>from other threads ---- */
 
 /* Async-signal-safe. */
-static void coll__heartbeat_wake(coll__heartbeat *p)
-{
-    coll__doorbell_ring(&p->doorbell);
-}
+static inline void coll__heartbeat_wake(coll__heartbeat *p) { coll__doorbell_ring(&p->doorbell); }
 
 /* Send what the calling thread has set; the heartbeat thread sends what a connection does not take now. */
 static void coll__heartbeat_tell(coll__heartbeat *p)
@@ -601,20 +595,15 @@ static void coll__heartbeat_path(coll__heartbeat *p, int peer, int fd)
     coll__keep_alive(fd, idle, idle, 2 * COLL__BEATS);            /* later than this detector                 */
     coll__ask_again_within(fd, idle * 1000);
     pthread_mutex_lock(&p->lock);
-    if (p->path_count == p->path_room) {
-        const int room = p->path_room ? 2 * p->path_room : 16;
-        coll__path *paths = (coll__path *)coll__take_more(coll__like(p->lines), p->paths, (size_t)room * sizeof *paths);
-        if (paths) p->paths = paths, p->path_room = room;
-    }
-    if (p->path_count < p->path_room) p->paths[p->path_count++] = (coll__path){ fd, peer, 0 };    /* no memory: unwatched */
+    if (p->path_count < p->path_room) p->paths[p->path_count++] = (coll__path){ fd, peer, 0 };
     pthread_mutex_unlock(&p->lock);
 }
 
 /* ---- >>open, close ---- */
 
-/* false: out of memory. */
-static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int handshakes, coll__control_line *lines,
-                             const coll__endpoint *endpoints)
+/* The most handshakes and data connections are given.  false: out of memory. */
+static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int handshakes, int connections,
+                                 coll__control_line *lines, const coll__endpoint *endpoints)
 {
     const size_t n = (size_t)size;
 
@@ -634,11 +623,12 @@ static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int han
     p->was_late = p->has_left ? p->has_left + 2 * n : NULL;
     p->reports = (unsigned char *)coll__allocate(coll__like(p->lines), (size_t)p->line_count * COLL__REPORT_LENGTH);
     p->beats = (coll__beat *)coll__allocate(coll__like(p->lines), n * sizeof *p->beats);
+    p->path_room = connections;
+    p->paths = (coll__path *)coll__take_zeros(coll__like(p->lines), (size_t)connections, sizeof *p->paths);
     p->fds = (struct pollfd *)coll__allocate(coll__like(p->lines),
                                              ((rank == 0 ? n : 2 * n) + 2 + (size_t)handshakes) * sizeof *p->fds);
-    p->own.pid = (uint32_t)getpid();
-    if (gethostname(p->own.name, sizeof p->own.name - 1)) coll__print(p->own.name, sizeof p->own.name, "?");
-    return p->has_lock && p->departed && p->has_left && p->reports && p->beats && p->fds;
+    return p->has_lock && p->departed && p->has_left && p->reports && p->beats && p->paths
+        && p->fds;
 }
 
 /* Begin.  are_met: the other ends know this job.  Returns 0, or the errno of a failed thread start; then no silence is
@@ -677,7 +667,7 @@ static void coll__heartbeat_close(coll__heartbeat *p)
     coll__heartbeat_stop(p);
     coll__doorbell_close(&p->doorbell);
     for (int i = 0; p->lines && i < p->line_count; i++) {
-        coll__probe_ends(&p->lines[i]);
+        coll__dial_end(&p->lines[i].handshake);
         coll__pipe_close(&p->lines[i].pipe);
     }
     if (p->has_lock) pthread_mutex_destroy(&p->lock);

@@ -66,13 +66,14 @@ typedef struct coll__active { coll__stream **streams; int count; } coll__active;
 
 /* ---- >>poll ---- */
 
-/* Add a pipe to the poll set.  false: it is ready now. */
-static bool coll__poll_add(coll__io *io, int *n, coll__pipe *pipe, short query)
+/* What to poll a connection for; 0: nothing.  false: it is ready now. */
+static bool coll__link_await(const coll__connection *e, short *want)
 {
-    const short want = query ? coll__pipe_await(pipe, query) : 0;
+    coll__stripe *const l = coll__stripe_of(e);
+    const short query = l ? coll__stripe_query(l) : coll__stream_query(e->stream);
 
-    if (want) io->fds[(*n)++] = (struct pollfd){ .fd = pipe->fd, .events = want };
-    return want || !query;
+    *want = query ? coll__pipe_await(e->pipe, query) : 0;
+    return *want || !query;
 }
 
 static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_ms)
@@ -82,12 +83,12 @@ static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_m
     for (int i = 0; i < active->count; i++) {
         coll__stream *s = active->streams[i];
         if (s->state != COLL__STREAM_OPEN) continue;
-        coll__stripe_set *const lanes = coll__stripe_set_of(s);
-        for (int k = 0; lanes && k < lanes->count; k++) {
-            coll__stripe *l = &lanes->stripes[k];
-            if (!coll__poll_add(io, &n, l->pipe, coll__stripe_query(l))) wait_ms = 0;
+        for (int k = 0; k < coll__lane_count(s); k++) {
+            const coll__connection *e = coll__stream_link(s, k);
+            short want;
+            if (!coll__link_await(e, &want)) wait_ms = 0;
+            if (want) io->fds[n++] = (struct pollfd){ .fd = e->pipe->fd, .events = want };
         }
-        if (!lanes && !coll__poll_add(io, &n, &s->pipe, coll__stream_query(s))) wait_ms = 0;
     }
     coll__watched_wait(&io->events, io->fds, n, wait_ms);
 }
@@ -184,53 +185,27 @@ static const char *coll__uring_hint(int error)
 
 static void coll__uring_close(coll__io *io) { io->uring.io_uring_queue_exit(&io->ring); }
 
-/* Kind of a request, in the lowest bits of its tag; the rest is the address of a stream or a lane. */
-enum {
-    COLL__RING_PULL = 0, COLL__RING_PUSH = 1, COLL__RING_EVENTS = 2, COLL__RING_CANCEL = 3, COLL__RING_LANE = 4,
-    COLL__RING_MASK = 7
-};
-
-static void coll__uring_lane_completed(coll__stripe *l, int what, size_t moved)
-{
-    if (what == COLL__RING_EVENTS) {
-        l->is_watched = false;
-    } else if (what == COLL__RING_PULL) {
-        l->is_pull_posted = false;
-        if (moved) coll__stripe_pulled(l, moved);
-    } else {
-        l->is_push_posted = false;
-        if (moved) coll__stripe_pushed(l, moved);
-    }
-}
+/* In the lowest bits of the tag of a request, beside COLL__RING_PULL and others; the rest is the address of a connection. */
+enum { COLL__RING_CANCEL = COLL__RING_KINDS, COLL__RING_MASK = 3 };
 
 /* Account for a completed request.  Errors are ignored: the next plain call on the socket returns them again. */
 static void coll__uring_completed(coll__io *io, const struct io_uring_cqe *cqe)
 {
     const uintptr_t tag = (uintptr_t)io_uring_cqe_get_data(cqe);
-    coll__stream *s = (coll__stream *)(tag & ~(uintptr_t)COLL__RING_MASK);
+    const unsigned kind = (unsigned)tag & COLL__RING_MASK;
+    coll__connection *e = (coll__connection *)(tag & ~(uintptr_t)COLL__RING_MASK);
     const size_t moved = cqe->res > 0 ? (size_t)cqe->res : 0;
 
     COLL__ASSERT(io->posted > 0, "io_uring has done something (%d), and nothing was asked of it", cqe->res);
     io->posted--;
-    if (tag & COLL__RING_LANE) {
-        coll__uring_lane_completed((coll__stripe *)(tag & ~(uintptr_t)COLL__RING_MASK), (int)(tag & 3), moved);
-        return;
-    }
-    switch (tag & COLL__RING_MASK) {
-    case COLL__RING_PULL:
-        s->is_pull_posted = false;
-        if (moved) coll__stream_pulled(s, moved);
-        break;
-    case COLL__RING_PUSH:
-        s->is_push_posted = false;
-        if (moved) coll__stream_pushed(s, moved);
-        break;
-    case COLL__RING_EVENTS:
-        if (s) s->is_watched = false;
-        else io->is_events_posted = false;
-        break;
-    default: break;                               /* a completed cancellation                                 */
-    }
+    if (kind == COLL__RING_EVENTS && !e) io->is_events_posted = false;
+    if (kind == COLL__RING_CANCEL || !e) return;
+    e->is_posted[kind] = false;
+    if (moved == 0 || kind == COLL__RING_EVENTS) return;
+    if (kind == COLL__RING_PULL && e->stripe) coll__stripe_pulled(e->stripe, moved);
+    else if (kind == COLL__RING_PULL) coll__stream_pulled(e->stream, moved);
+    else if (e->stripe) coll__stripe_pushed(e->stripe, moved);
+    else coll__stream_pushed(e->stream, moved);
 }
 
 /* The next completion, if any: io_uring_peek_cqe. */
@@ -268,75 +243,61 @@ static struct io_uring_sqe *coll__uring_request(coll__io *io)
     return sqe;
 }
 
-static void coll__uring_cancel_one(coll__io *io, uintptr_t tag)
-{
-    struct io_uring_sqe *sqe = coll__uring_request(io);
-
-    if (!sqe) return;
-    io_uring_prep_cancel(sqe, (void *)tag, 0);
-    io_uring_sqe_set_data(sqe, (void *)(uintptr_t)COLL__RING_CANCEL);
-}
-
 /* Cancel all requests of a stream. */
 static void coll__uring_cancel(coll__io *io, coll__stream *s)
 {
-    if (s->is_pull_posted) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_PULL);
-    if (s->is_push_posted) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_PUSH);
-    if (s->is_watched) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_EVENTS);
-    const coll__stripe_set *const lanes = coll__stripe_set_of(s);
-    for (int k = 0; lanes && k < lanes->count; k++) {
-        const coll__stripe *l = &lanes->stripes[k];
-        const uintptr_t tag = (uintptr_t)l | COLL__RING_LANE;
-        if (l->is_pull_posted) coll__uring_cancel_one(io, tag | COLL__RING_PULL);
-        if (l->is_push_posted) coll__uring_cancel_one(io, tag | COLL__RING_PUSH);
-        if (l->is_watched) coll__uring_cancel_one(io, tag | COLL__RING_EVENTS);
+    struct io_uring_sqe *sqe;
+
+    for (int i = 0; i < coll__lane_count(s) * COLL__RING_KINDS; i++) {
+        const coll__connection *e = coll__stream_link(s, i / COLL__RING_KINDS);
+        if (!e->is_posted[i % COLL__RING_KINDS] || !(sqe = coll__uring_request(io))) continue;
+        io_uring_prep_cancel(sqe, (void *)((uintptr_t)e | (unsigned)(i % COLL__RING_KINDS)), 0);
+        io_uring_sqe_set_data(sqe, (void *)(uintptr_t)COLL__RING_CANCEL);
     }
 }
 
 /* For a pipe that is not a plain socket: request a poll.  false: it is ready now. */
-static bool coll__uring_watch(coll__io *io, coll__pipe *pipe, short query, bool *is_watched, uintptr_t tag)
+static bool coll__uring_watch(coll__io *io, coll__connection *e)
 {
-    const short want = query ? coll__pipe_await(pipe, query) : 0;
-    struct io_uring_sqe *sqe = want && !*is_watched ? coll__uring_request(io) : NULL;
+    short want;
+    const bool is_idle = coll__link_await(e, &want);
+    struct io_uring_sqe *sqe = want && !e->is_posted[COLL__RING_EVENTS] ? coll__uring_request(io) : NULL;
 
-    if (query && !want) return false;
-    if (!sqe) return true;
-    io_uring_prep_poll_add(sqe, pipe->fd, (unsigned)want);
-    io_uring_sqe_set_data(sqe, (void *)(tag | COLL__RING_EVENTS));
-    *is_watched = true;
+    if (!sqe) return is_idle;
+    io_uring_prep_poll_add(sqe, e->pipe->fd, (unsigned)want);
+    io_uring_sqe_set_data(sqe, (void *)((uintptr_t)e | COLL__RING_EVENTS));
+    e->is_posted[COLL__RING_EVENTS] = true;
     return true;
 }
 
-/* Submit at most one transfer per direction for each lane.  false: a lane is ready now. */
-static bool coll__uring_lanes(coll__io *io, coll__stripe_set *b)
+/* Submit one transfer per direction for a connection.  false: it is ready now.  MSG_WAITALL is set after the head has been
+ * checked: another message may be shorter. */
+static bool coll__uring_post(coll__io *io, coll__connection *e)
 {
-    bool may_wait = true;
+    coll__stream *s = e->stream;
+    coll__stripe *l = e->stripe;
+    struct io_uring_sqe *sqe;
 
-    for (int k = 0; k < b->count; k++) {
-        coll__stripe *l = &b->stripes[k];
-        const uintptr_t tag = (uintptr_t)l | COLL__RING_LANE;
-        struct io_uring_sqe *sqe;
-        if (!coll__pipe_is_plain(l->pipe)) {
-            may_wait = coll__uring_watch(io, l->pipe, coll__stripe_query(l), &l->is_watched, tag) && may_wait;
-            continue;
-        }
-        struct msghdr *m = l->is_pull_posted ? NULL : coll__stripe_pull_message(l, true);
-        if (m && (sqe = coll__uring_request(io))) {
-            io_uring_prep_recvmsg(sqe, l->pipe->fd, m, l->step == COLL__LAND_BODY ? MSG_WAITALL : 0);
-            io_uring_sqe_set_data(sqe, (void *)(tag | COLL__RING_PULL));
-            l->is_pull_posted = true;
-        }
-        if (coll__outgoing_is_due(&l->out) && !l->is_push_posted && (sqe = coll__uring_request(io))) {
-            io_uring_prep_sendmsg(sqe, l->pipe->fd, coll__stripe_push_message(l), MSG_WAITALL | MSG_NOSIGNAL);
-            io_uring_sqe_set_data(sqe, (void *)(tag | COLL__RING_PUSH));
-            l->is_push_posted = true;
-        }
+    if (!coll__pipe_is_plain(e->pipe)) return coll__uring_watch(io, e);
+    const bool is_body = l ? l->step == COLL__LAND_BODY : s->in.first && s->in.first->moved >= COLL_HEAD_LENGTH;
+    struct msghdr *m = NULL;
+    if (!e->is_posted[COLL__RING_PULL] && s->in.first) m = l ? coll__stripe_pull_message(l, true) : coll__pull_message(s);
+    if (m && (sqe = coll__uring_request(io))) {
+        io_uring_prep_recvmsg(sqe, e->pipe->fd, m, is_body ? MSG_WAITALL : 0);
+        io_uring_sqe_set_data(sqe, (void *)((uintptr_t)e | COLL__RING_PULL));
+        e->is_posted[COLL__RING_PULL] = true;
     }
-    return may_wait;
+    const bool is_due = l ? coll__outgoing_is_due(&l->out) : s->out.first != NULL;
+    if (is_due && !e->is_posted[COLL__RING_PUSH] && (sqe = coll__uring_request(io))) {
+        m = l ? coll__stripe_push_message(l) : coll__push_message(s);
+        io_uring_prep_sendmsg(sqe, e->pipe->fd, m, MSG_WAITALL | MSG_NOSIGNAL);
+        io_uring_sqe_set_data(sqe, (void *)((uintptr_t)e | COLL__RING_PUSH));
+        e->is_posted[COLL__RING_PUSH] = true;
+    }
+    return true;
 }
 
-/* Submit one transfer per direction for each stream, and wait for the first completion.  MSG_WAITALL is set after the head has
- * been checked: another message may be shorter. */
+/* Submit transfers for all connections, and wait for the first completion. */
 static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_ms)
 {
     struct __kernel_timespec t = { wait_ms / 1000, (wait_ms % 1000) * (long long)COLL__MS };
@@ -351,26 +312,8 @@ static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_
     for (int i = 0; i < active->count; i++) {
         coll__stream *s = active->streams[i];
         if (s->state != COLL__STREAM_OPEN) continue;
-        if (coll__stripe_set_of(s)) {
-            if (!coll__uring_lanes(io, coll__stripe_set_of(s))) t = (struct __kernel_timespec){ 0, 0 };
-            continue;
-        }
-        if (!coll__pipe_is_plain(&s->pipe)) {
-            if (!coll__uring_watch(io, &s->pipe, coll__stream_query(s), &s->is_watched, (uintptr_t)s))
-                t = (struct __kernel_timespec){ 0, 0 };
-            continue;
-        }
-        if (s->in.first && !s->is_pull_posted && (sqe = coll__uring_request(io))) {
-            const unsigned whole = s->in.first->moved < COLL_HEAD_LENGTH ? 0 : MSG_WAITALL;
-            io_uring_prep_recvmsg(sqe, s->pipe.fd, coll__pull_message(s), whole);
-            io_uring_sqe_set_data(sqe, (void *)((uintptr_t)s | COLL__RING_PULL));
-            s->is_pull_posted = true;
-        }
-        if (s->out.first && !s->is_push_posted && (sqe = coll__uring_request(io))) {
-            io_uring_prep_sendmsg(sqe, s->pipe.fd, coll__push_message(s), MSG_WAITALL | MSG_NOSIGNAL);
-            io_uring_sqe_set_data(sqe, (void *)((uintptr_t)s | COLL__RING_PUSH));
-            s->is_push_posted = true;
-        }
+        for (int k = 0; k < coll__lane_count(s); k++)
+            if (!coll__uring_post(io, coll__stream_link(s, k))) t = (struct __kernel_timespec){ 0, 0 };
     }
     (void)io->uring.io_uring_submit_and_wait_timeout(&io->ring, &cqe, 1, &t, NULL);
     (void)coll__uring_reap(io);
@@ -393,9 +336,10 @@ static coll_status coll__io_open(coll__io *io, const coll_allocator *memory, con
                                  const coll__log *log)
 {
     coll__io_init(io);
-    const int watch = coll__watched_open(&io->events, memory);
+    const size_t room = coll__watched_room(streams);
+    const int watch = coll__watched_open(&io->events, memory, room);
     const int doorbell = is_heard ? coll__doorbell_open_pipe(&io->doorbell) : coll__doorbell_open(&io->doorbell);
-    io->fds = (struct pollfd *)coll__take_zeros(memory, streams + 1, sizeof *io->fds);
+    io->fds = (struct pollfd *)coll__take_zeros(memory, streams + 1 + room, sizeof *io->fds);
     if (watch || doorbell || !io->fds)
         return coll__start_failed(COLL_ERR_SYSTEM, "descriptors to wait with: %s",
                                   strerror(watch ? watch : doorbell ? doorbell : ENOMEM));
@@ -451,10 +395,6 @@ static void coll__io_watch(coll__io *io, int fd, short want, uint64_t tag) { col
 static void coll__io_forget(coll__io *io, int fd) { coll__watched_remove(&io->events, fd); }
 
 /* Wait for events only. */
-static void coll__io_wait_events(coll__io *io, int wait_ms)
-{
-    struct pollfd only[1];
-    coll__watched_wait(&io->events, only, 1, wait_ms);
-}
+static void coll__io_wait_events(coll__io *io, int wait_ms) { coll__watched_wait(&io->events, io->fds, 1, wait_ms); }
 
 #endif /* COLL_TCP_IO_H */

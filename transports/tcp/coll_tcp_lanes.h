@@ -8,9 +8,8 @@
  *     lane 1          chunk 1           | chunk 2 ...
  *     lane 2          chunk 2     | chunk 1 ...
  *
- * A chunk has a head of 16 bytes: 0 u32 number of the message among the long ones of its direction, 4 u32 length, 8 u64 offset
- * in the body.  Length 0 is an end mark: on lane 0 it ends that lane's part of the message; on other lanes it ends the lane,
- * when the sender leaves.  A lane that closes without an end mark was cut, which ends the stream.
+ * A chunk has a head (coll__chunk).  Length 0 is an end mark: on lane 0 it ends that lane's part of the message; on other lanes
+ * it ends the lane, when the sender leaves.  A lane that closes without an end mark was cut, which ends the stream.
  *
  * Once all chunks of a long message are assigned, those of the next one follow, even if some are in flight.  The receiver
  * accepts COLL__LONG_MOST messages at once.  It leaves a chunk unread until the head of its message has arrived.  This cannot
@@ -24,11 +23,14 @@
 
 enum {
     COLL__CHUNK_MOST  = 8 * COLL__CHUNK_LEAST,
-    COLL__CHUNK_HEAD  = 16,
+    COLL__CHUNK_HEAD  = 16,                       /* bytes of its head                                        */
     COLL__CHUNKS_LANE = 8,                        /* chunks of a long body per lane, so that all end together */
     COLL__LONG_MOST   = 8,                        /* long messages received at the same time                  */
     COLL__UNSENT_MOST = 4 * COLL__CHUNK_LEAST     /* unsent bytes that a lane may buffer                      */
 };
+
+/* The head of a chunk: the number of its message among the long ones of its direction, and the place in the body. */
+typedef struct coll__chunk { uint32_t number, length; uint64_t offset; } coll__chunk;
 
 /* What a lane is sending: a message or a chunk; the first chunk on lane 0 follows the head of its message. */
 typedef struct coll__outgoing {
@@ -44,24 +46,22 @@ typedef enum coll__landing_step {
     COLL__LAND_HEAD,                              /* lane 0: a message's head                                 */
     COLL__LAND_BODY,                              /* `left` bytes of the message `xfer`, or of a chunk of it  */
     COLL__LAND_HELD,                              /* nothing until the chunk's message has begun              */
-    COLL__LAND_OVER                               /* nothing more                                             */
+    COLL__LAND_OVER,                              /* nothing more                                             */
+    COLL__LAND_WRONG                              /* nothing more: invalid data arrived                       */
 } coll__landing_step;
 
 typedef struct coll__stripe {
-    struct coll__stream *stream;
+    coll__connection link;
     int   index;
-    coll__pipe own, *pipe;                        /* lane 0 uses the stream's pipe                            */
-    bool  is_push_posted, is_pull_posted, is_watched;
+    coll__pipe own;                               /* lane 0 uses the stream's pipe                            */
     bool  has_heard;                              /* a head has arrived                                       */
-    bool  is_wrong;                               /* invalid data arrived                                     */
     coll__outgoing out;
     coll__landing_step step;
     unsigned char bytes[COLL__CHUNK_HEAD];        /* head of the arriving chunk, `got` bytes of it            */
     size_t got, left;
     unsigned char *body;
     coll_xfer *xfer;
-    struct iovec  push_vector[2], pull_vector[2];
-    struct msghdr push_message, pull_message;
+    struct iovec push_vector[2], pull_vector[2];
 } coll__stripe;
 
 /* A long message being received. */
@@ -85,6 +85,7 @@ typedef struct coll__stripe_set {
 } coll__stripe_set;
 
 /* NULL: the stream is one connection. */
+static inline coll__stripe *coll__stripe_of(const coll__connection *link) { return COLL__IS_WHOLE ? link->stripe : NULL; }
 static inline coll__stripe_set *coll__stripe_set_of(const coll__stream *s) { return COLL__IS_WHOLE ? s->stripe_set : NULL; }
 
 static inline bool coll__is_long(const coll_xfer *x) { return x->length > COLL__CHUNK_LEAST; }
@@ -99,10 +100,9 @@ static coll__stripe_set *coll__stripe_set_new(const coll_allocator *memory, coll
     b->count = count;
     for (int k = 0; k < count; k++) {
         coll__stripe *l = &b->stripes[k];
-        l->stream = s;
         l->index = k;
         l->own.fd = -1;
-        l->pipe = k == 0 ? &s->pipe : &l->own;
+        l->link = (coll__connection){ .stream = s, .stripe = l, .pipe = k == 0 ? &s->pipe : &l->own };
         l->step = k == 0 ? COLL__LAND_HEAD : COLL__LAND_CHUNK;
     }
     return b;
@@ -115,11 +115,15 @@ static void coll__stripe_set_free(coll__stripe_set *b)
     coll__give(b);
 }
 
-/* The pipe of a lane, or of the only connection. */
-static inline coll__pipe *coll__stream_lane(coll__stream *s, int lane)
+static inline int coll__lane_count(const coll__stream *s) { return coll__stripe_set_of(s) ? coll__stripe_set_of(s)->count : 1; }
+
+/* A lane, or the only connection. */
+static inline coll__connection *coll__stream_link(coll__stream *s, int lane)
 {
-    return coll__stripe_set_of(s) ? s->stripe_set->stripes[lane].pipe : &s->pipe;
+    return coll__stripe_set_of(s) ? &s->stripe_set->stripes[lane].link : &s->link;
 }
+
+static inline coll__pipe *coll__stream_lane(coll__stream *s, int lane) { return coll__stream_link(s, lane)->pipe; }
 
 /* Store a lane's connection.  true: all are connected. */
 static bool coll__stream_joined(coll__stream *s, int lane, coll__pipe *from)
@@ -134,28 +138,6 @@ static bool coll__stream_joined(coll__stream *s, int lane, coll__pipe *from)
     return ++s->stripe_set->open == s->stripe_set->count;
 }
 
-static COLL__UNUSED bool coll__chain_has(const coll__chain *c, const coll_xfer *x)
-{
-    const coll_xfer *at = c->first;
-
-    while (at && at != x) at = at->next;
-    return at != NULL;
-}
-
-/* Complete a message, which need not be the first. */
-static void coll__chain_take(coll__chain *c, coll_xfer *x, coll_status status)
-{
-    coll_xfer **at = &c->first;
-
-    COLL__ASSERT(coll__chain_has(c, x) && x->status == COLL_PENDING,
-                 "a message with rank %d ends with %d, after %d, and is %squeued", x->peer, status, x->status,
-                 coll__chain_has(c, x) ? "" : "not ");
-    while (*at != x) at = &(*at)->next;
-    *at = x->next;
-    if (!*at) c->end = at;
-    x->status = status;
-}
-
 /* ---- >>sending ---- */
 
 static inline bool coll__outgoing_is_due(const coll__outgoing *p) { return p->moved < p->head + p->length; }
@@ -164,10 +146,7 @@ static void coll__outgoing_say(coll__outgoing *p, uint32_t number, size_t length
 {
     COLL__ASSERT(p->head + COLL__CHUNK_HEAD <= sizeof p->bytes,
                  "the heads of chunk %u, %zu bytes at %zu, have no room behind %zu", (unsigned)number, length, offset, p->head);
-    coll__put32(p->bytes + p->head, number);
-    coll__put32(p->bytes + p->head + 4, (uint32_t)length);
-    coll__put32(p->bytes + p->head + 8, (uint32_t)offset);
-    coll__put32(p->bytes + p->head + 12, (uint32_t)((uint64_t)offset >> 32));
+    memcpy(p->bytes + p->head, &(coll__chunk){ number, (uint32_t)length, offset }, COLL__CHUNK_HEAD);
     p->head += COLL__CHUNK_HEAD;
 }
 
@@ -188,7 +167,7 @@ static void coll__outgoing_cut(coll__stripe_set *b, coll__outgoing *p)
 static bool coll__stripe_take(coll__stripe_set *b, coll__stripe *l)
 {
     coll__outgoing *p = &l->out;
-    coll_xfer *x = l->stream->out.first;
+    coll_xfer *x = l->link.stream->out.first;
 
     p->head = p->length = p->moved = 0;
     if (b->cutting) {
@@ -219,14 +198,11 @@ static bool coll__stripe_take(coll__stripe_set *b, coll__stripe *l)
 
 static struct msghdr *coll__stripe_push_message(coll__stripe *l)
 {
-    const coll__outgoing *p = &l->out;
-    const size_t body = p->moved > p->head ? p->moved - p->head : 0;
-    int n = 0;
+    coll__outgoing *p = &l->out;
+    const int n = coll__pieces(l->push_vector, p->bytes, p->head, p->body, p->length, p->moved);
 
-    if (p->moved < p->head) l->push_vector[n++] = (struct iovec){ l->out.bytes + p->moved, p->head - p->moved };
-    if (body < p->length) l->push_vector[n++] = (struct iovec){ p->body + body, p->length - body };
-    l->push_message = (struct msghdr){ .msg_iov = l->push_vector, .msg_iovlen = (size_t)n };
-    return &l->push_message;
+    l->link.push_message = (struct msghdr){ .msg_iov = l->push_vector, .msg_iovlen = (size_t)n };
+    return &l->link.push_message;
 }
 
 static void coll__stripe_pushed(coll__stripe *l, size_t moved)
@@ -234,13 +210,13 @@ static void coll__stripe_pushed(coll__stripe *l, size_t moved)
     coll__outgoing *p = &l->out;
     coll_xfer *x = p->xfer;
 
-    coll__tally(&l->stream->sent, moved);
+    coll__tally(&l->link.stream->sent, moved);
     p->moved += moved;
-    COLL__ASSERT(p->moved <= p->head + p->length, "lane %d to rank %d has sent %zu bytes of %zu", l->index, l->stream->peer,
+    COLL__ASSERT(p->moved <= p->head + p->length, "lane %d to rank %d has sent %zu bytes of %zu", l->index, l->link.stream->peer,
                  p->moved, p->head + p->length);
     if (coll__outgoing_is_due(p)) return;
     x->moved += p->length;
-    if (x->moved == COLL_HEAD_LENGTH + x->length) coll__chain_take(&l->stream->out, x, COLL_OK);
+    if (x->moved == COLL_HEAD_LENGTH + x->length) coll__chain_take(&l->link.stream->out, x, COLL_OK);
 }
 
 /* As coll__stream_push; one call per lane in turn. */
@@ -253,8 +229,8 @@ static size_t coll__stripe_set_push(coll__stream *s, int *error)
         before = total;
         for (int k = 0; k < b->count && s->out.first; k++) {
             coll__stripe *l = &b->stripes[k];
-            if (l->is_push_posted || (!coll__outgoing_is_due(&l->out) && !coll__stripe_take(b, l))) continue;
-            const ssize_t n = coll__pipe_send(l->pipe, coll__stripe_push_message(l));
+            if (l->link.is_posted[COLL__RING_PUSH] || (!coll__outgoing_is_due(&l->out) && !coll__stripe_take(b, l))) continue;
+            const ssize_t n = coll__pipe_send(l->link.pipe, coll__stripe_push_message(l));
             if (n < 0 && errno != EAGAIN && errno != EINTR) {
                 *error = errno;
                 return total;
@@ -282,7 +258,7 @@ static coll_xfer *coll__stripe_set_next(const coll__stripe_set *b, const coll__s
  * all bytes.  Nothing else is read with the first head, for it may be a refusal. */
 static struct msghdr *coll__stripe_pull_message(coll__stripe *l, bool is_posted)
 {
-    coll__stream *s = l->stream;
+    coll__stream *s = l->link.stream;
     coll_xfer *x = l->step == COLL__LAND_HEAD ? coll__stripe_set_next(s->stripe_set, s) : NULL;
     const struct iovec head = { l->bytes + l->got, COLL__CHUNK_HEAD - l->got };
     int n = 0;
@@ -299,8 +275,8 @@ static struct msghdr *coll__stripe_pull_message(coll__stripe *l, bool is_posted)
         l->pull_vector[n++] = (struct iovec){ l->body, l->left };
         if (!is_posted && coll__is_long(l->xfer)) l->pull_vector[n++] = head;
     }
-    l->pull_message = (struct msghdr){ .msg_iov = l->pull_vector, .msg_iovlen = (size_t)n };
-    return n > 0 ? &l->pull_message : NULL;
+    l->link.pull_message = (struct msghdr){ .msg_iov = l->pull_vector, .msg_iovlen = (size_t)n };
+    return n > 0 ? &l->link.pull_message : NULL;
 }
 
 static void coll__stripe_land(coll__stripe *l, coll_xfer *x, size_t offset, size_t length)
@@ -314,7 +290,7 @@ static void coll__stripe_land(coll__stripe *l, coll_xfer *x, size_t offset, size
 /* A message's head has arrived.  false: it is not the expected one. */
 static bool coll__stripe_head(coll__stripe *l, coll_xfer *x)
 {
-    coll__stream *s = l->stream;
+    coll__stream *s = l->link.stream;
     coll__stripe_set *b = coll__stripe_set_of(s);
 
     if (!l->has_heard && coll__begins_refusal(x->head)) {
@@ -341,41 +317,40 @@ static bool coll__stripe_head(coll__stripe *l, coll_xfer *x)
     return true;
 }
 
-/* A chunk's head has arrived.  false: invalid. */
-static bool coll__stripe_chunk(coll__stripe *l)
+/* A chunk's head has arrived. */
+static void coll__stripe_chunk(coll__stripe *l)
 {
-    coll__stripe_set *b = l->stream->stripe_set;
-    const uint32_t number = coll__get32(l->bytes), length = coll__get32(l->bytes + 4);
-    const uint64_t offset = coll__get32(l->bytes + 8) | (uint64_t)coll__get32(l->bytes + 12) << 32;
-    coll__inbound *a = &b->inbound[number % COLL__LONG_MOST];
+    coll__stripe_set *b = l->link.stream->stripe_set;
+    coll__chunk c;
 
-    if (!l->has_heard && coll__begins_refusal(l->bytes) && length > COLL__CHUNK_MOST) {
+    memcpy(&c, l->bytes, sizeof c);
+    coll__inbound *const a = &b->inbound[c.number % COLL__LONG_MOST];
+    const size_t most = a->xfer && a->number == c.number ? a->xfer->length : 0;
+    if (!l->has_heard && coll__begins_refusal(l->bytes) && c.length > COLL__CHUNK_MOST) {
         b->refuser = l;
-        l->stream->state = COLL__STREAM_REFUSED;
-        return true;
+        l->link.stream->state = COLL__STREAM_REFUSED;
+        return;
     }
     l->has_heard = true;
-    if (length == 0) {
+    if (c.length == 0) {
         l->got = 0;
         l->step = l->index == 0 ? COLL__LAND_HEAD : COLL__LAND_OVER;
-        return true;
-    }
-    if ((int32_t)(number - b->in_number) > 0 && l->index > 0) {
+    } else if ((int32_t)(c.number - b->in_number) > 0 && l->index > 0) {
         l->step = COLL__LAND_HELD;
-        return true;
+    } else if (most == 0 || c.length > COLL__CHUNK_MOST || c.offset > most || c.length > most - c.offset
+               || c.length > most - a->announced) {
+        l->step = COLL__LAND_WRONG;
+    } else {
+        l->got = 0;
+        a->announced += c.length;
+        coll__stripe_land(l, a->xfer, (size_t)c.offset, c.length);
     }
-    if (!a->xfer || a->number != number || length > COLL__CHUNK_MOST || offset > a->xfer->length
-        || length > a->xfer->length - offset || length > a->xfer->length - a->announced) return false;
-    l->got = 0;
-    a->announced += length;
-    coll__stripe_land(l, a->xfer, (size_t)offset, length);
-    return true;
 }
 
 /* The assigned body bytes of a lane have all arrived. */
 static void coll__stripe_landed(coll__stripe *l)
 {
-    coll__stream *s = l->stream;
+    coll__stream *s = l->link.stream;
     coll__stripe_set *b = coll__stripe_set_of(s);
     coll_xfer *x = l->xfer;
 
@@ -393,10 +368,10 @@ static void coll__stripe_landed(coll__stripe *l)
 /* Account for `moved` bytes, stored as coll__stripe_pull_message said. */
 static void coll__stripe_pulled(coll__stripe *l, size_t moved)
 {
-    coll__stream *s = l->stream;
+    coll__stream *s = l->link.stream;
 
     coll__tally(&s->received, moved);
-    while (moved > 0 && !l->is_wrong && s->state == COLL__STREAM_OPEN) {
+    while (moved > 0 && l->step != COLL__LAND_WRONG && s->state == COLL__STREAM_OPEN) {
         coll_xfer *x = l->step == COLL__LAND_HEAD ? coll__stripe_set_next(s->stripe_set, s) : l->xfer;
         const size_t left = l->step == COLL__LAND_HEAD ? COLL_HEAD_LENGTH - x->moved
                           : l->step == COLL__LAND_CHUNK ? COLL__CHUNK_HEAD - l->got : l->left;
@@ -404,7 +379,7 @@ static void coll__stripe_pulled(coll__stripe *l, size_t moved)
         moved -= part;
         if (l->step == COLL__LAND_CHUNK) {
             l->got += part;
-            if (part == left) l->is_wrong = !coll__stripe_chunk(l);
+            if (part == left) coll__stripe_chunk(l);
             continue;
         }
         x->moved += part;
@@ -421,8 +396,8 @@ static void coll__stripe_pulled(coll__stripe *l, size_t moved)
 /* A lane is closed.  Is the stream closed?  Not if only lane 0 is, after its last data, and chunks are still arriving. */
 static bool coll__stripe_closed(coll__stripe *l)
 {
-    const coll__stripe_set *b = l->stream->stripe_set;
-    const coll_xfer *x = coll__stripe_set_next(b, l->stream);
+    const coll__stripe_set *b = l->link.stream->stripe_set;
+    const coll_xfer *x = coll__stripe_set_next(b, l->link.stream);
 
     if (l->index > 0 || l->step != COLL__LAND_HEAD || b->inbound_count == 0 || (x && x->moved > 0)) return true;
     l->step = COLL__LAND_OVER;
@@ -432,14 +407,14 @@ static bool coll__stripe_closed(coll__stripe *l)
 /* Read once from a lane; returns the bytes.  *error as in coll__stream_pull; EBADMSG: invalid data. */
 static size_t coll__stripe_pull(coll__stripe *l, int *error)
 {
-    if (l->is_pull_posted) return 0;
-    if (l->step == COLL__LAND_HELD && !coll__stripe_chunk(l)) l->is_wrong = true;
-    struct msghdr *m = l->is_wrong ? NULL : coll__stripe_pull_message(l, false);
-    const ssize_t n = m ? coll__pipe_recv(l->pipe, m) : 0;
+    if (l->link.is_posted[COLL__RING_PULL]) return 0;
+    if (l->step == COLL__LAND_HELD) coll__stripe_chunk(l);
+    struct msghdr *m = coll__stripe_pull_message(l, false);
+    const ssize_t n = m ? coll__pipe_recv(l->link.pipe, m) : 0;
     if (n < 0 && errno != EAGAIN && errno != EINTR) *error = errno;
     if (m && n == 0 && coll__stripe_closed(l)) *error = 0;
     if (n > 0) coll__stripe_pulled(l, (size_t)n);
-    if (l->is_wrong) *error = EBADMSG;
+    if (l->step == COLL__LAND_WRONG) *error = EBADMSG;
     return n > 0 ? (size_t)n : 0;
 }
 
@@ -475,10 +450,8 @@ static void coll__stripe_set_leave(coll__stream *s, int64_t deadline)
     for (int k = 0; k < b->count; k++) {
         coll__stripe *l = &b->stripes[k];
         if (!coll__outgoing_is_due(&l->out) && (k > 0 || b->owes_end))
-            (void)coll__pipe_transfer(l->pipe, end, sizeof end, true, deadline);
+            (void)coll__pipe_transfer(l->link.pipe, end, sizeof end, true, deadline);
     }
 }
-
-static inline int coll__lane_count(const coll__stream *s) { return coll__stripe_set_of(s) ? coll__stripe_set_of(s)->count : 1; }
 
 #endif /* COLL_TCP_LANES_H */

@@ -122,17 +122,17 @@ static int coll__network_choose(const struct ifaddrs *all, const char *rules, un
     size_t length;
     int count = 0;
 
-    for (const char *word; (word = coll__network_next(&at, false, &is_exception, &length));) {
+    for (;;) {
+        const char *word = coll__network_next(&at, false, &is_exception, &length);
+        if (!word && has_words) return count;
+        for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
+            if (!coll__interface_address(one, bytes) || coll__network_excepts(rules, one->ifa_name, bytes)) continue;
+            if (word ? coll__network_word(word, length, one->ifa_name, bytes) : !coll__is_loopback(bytes))
+                coll__addresses_add(out, &count, bytes);
+        }
+        if (!word) return count;
         has_words = true;
-        for (const struct ifaddrs *one = all; one; one = one->ifa_next)
-            if (coll__interface_address(one, bytes) && coll__network_word(word, length, one->ifa_name, bytes)
-                && !coll__network_excepts(rules, one->ifa_name, bytes)) coll__addresses_add(out, &count, bytes);
     }
-    for (const struct ifaddrs *one = all; !has_words && one; one = one->ifa_next)
-        if (coll__interface_address(one, bytes) && !coll__is_loopback(bytes)
-            && !coll__network_excepts(rules, one->ifa_name, bytes))
-            coll__addresses_add(out, &count, bytes);
-    return count;
 }
 
 /* "lo 127.0.0.1, eth0 10.0.0.7, eth0 fd00::7" */

@@ -89,16 +89,6 @@ static bool coll__is_telling(const coll__heartbeat *p)
     return false;
 }
 
-/* Drop a connection attempt. */
-static void coll__probe_ends(coll__control_line *line)
-{
-    if (!line->handshake) return;
-    coll__pipe_close(&line->handshake->pipe);
-    coll__give(line->handshake);
-    line->handshake = NULL;
-    line->is_reached = false;
-}
-
 /* Record the result of the last connect: refused, or another one. */
 static void coll__probe_answered(coll__heartbeat *p, int rank, bool is_refused, int64_t now)
 {
@@ -119,13 +109,9 @@ static void coll__probe_call(coll__heartbeat *p, int rank, int64_t now)
     line->call_at = now + coll__beat_interval(p);
     if (p->endpoints[rank].count == 0) return;
     const coll__address a = coll__endpoint_address(p->tcp, rank, line->calls++ % p->endpoints[rank].count);
-    const int fd = coll__dial(&a);
-    if (fd < 0) coll__probe_answered(p, rank, errno == ECONNREFUSED, now);
-    if (fd < 0) return;
-    line->handshake = (coll__handshake *)coll__take(coll__like(p->lines), sizeof *line->handshake);
-    if (line->handshake) coll__handshake_call(line->handshake, &p->tcp->us, fd, hello, coll__never);
-    else close(fd);
-    line->heard_at = now;
+    line->handshake = coll__dial_begin(&p->tcp->us, &a, hello, coll__never);
+    if (line->handshake) line->heard_at = now;
+    else if (errno != ENOMEM) coll__probe_answered(p, rank, errno == ECONNREFUSED, now);
 }
 
 /* Start the requested connects.  If an address does not answer, the next attempt uses the next one. */
@@ -133,9 +119,9 @@ static void coll__probe_due(coll__heartbeat *p, int64_t now)
 {
     for (int i = 1; p->rank != 0 && i < p->line_count && i < p->size; i++) {
         coll__control_line *line = &p->lines[i];
-        if (line->handshake && !line->is_reached && now - line->heard_at > coll__liveness(p)) {
+        if (line->handshake && !line->handshake->is_reached && now - line->heard_at > coll__liveness(p)) {
             coll__probe_answered(p, i, false, now);
-            coll__probe_ends(line);
+            coll__dial_end(&line->handshake);
         }
         if (line->is_wanted && !line->handshake && now >= line->call_at) coll__probe_call(p, i, now);
     }
@@ -146,16 +132,16 @@ static void coll__probe_go_on(coll__heartbeat *p, int rank)
 {
     coll__control_line *line = &p->lines[rank];
     coll__handshake *g = line->handshake;
+    const bool was_reached = g->is_reached;
+    int error;
 
-    const int error = line->is_reached ? 0 : coll__dial_result(g->pipe.fd);
-    if (!line->is_reached) {
+    const coll_status status = coll__dial_advance(g, &p->tcp->us, &error);
+    if (!was_reached && (g->is_reached || error)) {
         coll__probe_answered(p, rank, error == ECONNREFUSED, coll__now());
-        line->is_reached = !error;
         line->heard_at = coll__now();
     }
-    const coll_status status = line->is_reached ? coll__handshake_advance(g, &p->tcp->us) : COLL_ERR_PEER;
     if (status == COLL_OK) coll__line_open(p, rank, &g->pipe);
-    if (status != COLL_PENDING) coll__probe_ends(line);
+    if (status != COLL_PENDING) coll__dial_end(&line->handshake);
     if (p->is_leaving) coll__heartbeat_news(p);   /* the calling thread waits for this                        */
 }
 

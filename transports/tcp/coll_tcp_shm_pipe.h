@@ -1,9 +1,10 @@
 /* coll_tcp_shm_pipe.h - a pipe between two processes of one host, through shared memory.
  *
- * The caller creates a memfd, sealed against resizing, and sends its path, /proc/PID/fd/N, as the first bytes of the
- * connection.  Only processes of the same user can open that, and these can read each other's memory anyway.  So with TLS or
- * checksums, which ask for more, shared memory is not used: a pipe that already has a kind keeps it.  The called side opens
- * and checks the memory, and takes it; or it refuses, for any reason, and the bytes go over the socket:
+ * Ranks of one host use it if the endpoints of both say that they share memory.  The caller creates a memfd, sealed against
+ * resizing, and sends its path, /proc/PID/fd/N, as the first bytes of the connection.  Only processes of the same user can open
+ * that, and these can read each other's memory anyway.  So with TLS or checksums, which ask for more, shared memory is not used:
+ * a pipe that already has a kind keeps it.  The called side opens and checks the memory, and takes it; or it refuses, for any
+ * reason, and the bytes go over the socket:
  *
  *     caller                               called side
  *     OFFER: magic, PID, N
@@ -25,16 +26,10 @@
 #ifndef COLL_TCP_SHM_PIPE_H
 #define COLL_TCP_SHM_PIPE_H
 
-enum {
-    COLL__MEMORY_OFFER = 16,                      /* bytes: 0 u32 magic   4 u32 PID   8 u32 N   12 zero       */
-    COLL__MEMORY_MAGIC = 0x4d4c4f43
-};
-
-static const unsigned char coll__memory_no = 'N';
-
 #if COLL__HAS_SHM
 
 enum {
+    COLL__MEMORY_MAGIC = 0x4d4c4f43,
     COLL__MEMORY_RING = 256 << 10,                /* bytes; two rings fit most L2 caches                      */
     COLL__MEMORY_RING_LEAST = 64 << 10, COLL__MEMORY_MANY = 8,            /* if more ranks than that          */
     COLL__MEMORY_PIECE = 16 << 10,                /* bytes published at once: the other side copies meanwhile */
@@ -42,7 +37,7 @@ enum {
     COLL__MEMORY_LOOKS = 256                      /* futile looks before reading the socket                   */
 };
 
-static const unsigned char coll__memory_doorbell = 'B';
+static const unsigned char coll__memory_no = 'N', coll__memory_doorbell = 'B';
 
 enum { COLL__MEMORY_OFFERED, COLL__MEMORY_TAKEN, COLL__MEMORY_WITHDRAWN };
 
@@ -63,26 +58,32 @@ typedef struct coll__memory_head {
     coll__memory_way ways[2];                     /* from the caller, and to it                               */
 } coll__memory_head;
 
+/* The first bytes of a connection.  PID 0: no memory. */
+typedef struct coll__memory_offer { uint32_t magic, pid, number, zero; } coll__memory_offer;
+
 typedef enum coll__memory_phase {
     COLL__MEMORY_OFFERING, COLL__MEMORY_SPILLING, /* caller                                                   */
     COLL__MEMORY_HEARING,                         /* called side: waiting for the offer                       */
     COLL__MEMORY_SHARED
 } coll__memory_phase;
 
+/* One direction, as this side sees it.  At most theirs - own bytes can be moved. */
+typedef struct coll__memory_end {
+    unsigned char *ring;
+    uint32_t *told, *heard, *sleeps, *peer_sleeps;            /* in the memory: own counter, the peer's; who sleeps */
+    uint32_t own, told_last, theirs;              /* counters: own, as published, the peer's as last read     */
+    uint32_t lead;                                /* added to the peer's: a sender may be a ring ahead        */
+} coll__memory_end;
+
 typedef struct coll__memory {
     coll__memory_phase phase;
     coll__memory_head *head;
     size_t   length;                              /* bytes of a ring                                          */
-    coll__memory_way *out, *in;
-    unsigned char *out_ring, *in_ring;
-    uint32_t put, told_put, taken, told_taken;    /* own counters                                             */
-    uint32_t their_taken, their_put;              /* the peer's, as last read                                 */
-    uint32_t spilled;                             /* bytes of `put` sent over the socket                      */
+    coll__memory_end out, in;
+    uint32_t spilled;                             /* bytes put in that were sent over the socket              */
     int      fd;                                  /* the memfd, until it is taken                             */
     unsigned looks;
     bool     has_slept, has_ended;                /* has_ended: the socket is closed                          */
-    size_t   heard;
-    unsigned char offer[COLL__MEMORY_OFFER];
     coll__memory_head expected;                   /* except `state`                                           */
 } coll__memory;
 
@@ -95,11 +96,14 @@ static bool coll__memory_map(coll__memory *m, int fd, bool is_caller)
     void *const at = coll__segment_map(fd, coll__memory_size(m));
 
     if (!at) return false;
-    m->head = (coll__memory_head *)at;
-    m->out = &m->head->ways[!is_caller];
-    m->in = &m->head->ways[is_caller];
-    m->out_ring = (unsigned char *)at + COLL__MEMORY_HEAD + (is_caller ? 0 : m->length);
-    m->in_ring = (unsigned char *)at + COLL__MEMORY_HEAD + (is_caller ? m->length : 0);
+    coll__memory_head *const head = m->head = (coll__memory_head *)at;
+    coll__memory_way *const out = &head->ways[!is_caller], *const in = &head->ways[is_caller];
+    unsigned char *const ring = (unsigned char *)at + COLL__MEMORY_HEAD;
+    m->out = (coll__memory_end){ .ring = is_caller ? ring : ring + m->length, .told = &out->put, .heard = &out->taken,
+                                 .sleeps = &out->sender_sleeps, .peer_sleeps = &out->receiver_sleeps,
+                                 .theirs = (uint32_t)m->length, .lead = (uint32_t)m->length };
+    m->in = (coll__memory_end){ .ring = is_caller ? ring + m->length : ring, .told = &in->taken, .heard = &in->put,
+                                .sleeps = &in->receiver_sleeps, .peer_sleeps = &in->sender_sleeps };
     return true;
 }
 
@@ -167,68 +171,48 @@ static void coll__memory_wake(const coll__pipe *p, uint32_t *sleeps)
         (void)!send(p->fd, &coll__memory_doorbell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-static void coll__memory_tell_put(const coll__pipe *p, coll__memory *m)
+/* Publish the own counter. */
+static void coll__memory_tell(const coll__pipe *p, coll__memory_end *e)
 {
-    if (m->told_put == m->put) return;
-    __atomic_store_n(&m->out->put, m->told_put = m->put, __ATOMIC_RELEASE);
-    coll__memory_wake(p, &m->out->receiver_sleeps);
+    if (e->told_last == e->own) return;
+    __atomic_store_n(e->told, e->told_last = e->own, __ATOMIC_RELEASE);
+    coll__memory_wake(p, e->peer_sleeps);
 }
 
-static void coll__memory_tell_taken(const coll__pipe *p, coll__memory *m)
+/* Bytes that can be put in, or taken out; rereads the peer's counter if fewer than `wanted` are known.  SIZE_MAX: that counter
+ * is invalid. */
+static size_t coll__memory_can(const coll__memory *m, coll__memory_end *e, size_t wanted)
 {
-    if (m->told_taken == m->taken) return;
-    __atomic_store_n(&m->in->taken, m->told_taken = m->taken, __ATOMIC_RELEASE);
-    coll__memory_wake(p, &m->in->sender_sleeps);
-}
-
-/* Free bytes; rereads the peer's counter if fewer than `wanted` are known.  SIZE_MAX: that counter is invalid. */
-static size_t coll__shm_pipe_segment(coll__memory *m, size_t wanted)
-{
-    if (m->length - (size_t)(m->put - m->their_taken) < wanted) {
-        const uint32_t taken = __atomic_load_n(&m->out->taken, __ATOMIC_ACQUIRE);
-        if (m->put - taken > m->length) return SIZE_MAX;
-        m->their_taken = taken;
+    if ((size_t)(e->theirs - e->own) < wanted) {
+        const uint32_t theirs = __atomic_load_n(e->heard, __ATOMIC_ACQUIRE) + e->lead;
+        if (theirs - e->own > m->length) return SIZE_MAX;
+        e->theirs = theirs;
     }
-    return m->length - (size_t)(m->put - m->their_taken);
-}
-
-/* The same for available bytes. */
-static size_t coll__memory_there(coll__memory *m, size_t wanted)
-{
-    if ((size_t)(m->their_put - m->taken) < wanted) {
-        const uint32_t put = __atomic_load_n(&m->in->put, __ATOMIC_ACQUIRE);
-        if (put - m->taken > m->length) return SIZE_MAX;
-        m->their_put = put;
-    }
-    return (size_t)(m->their_put - m->taken);
+    return (size_t)(e->theirs - e->own);
 }
 
 /* Put in, or take out, as much as possible.  Returns bytes, or -1 with EPROTO. */
 static ssize_t coll__memory_move(const coll__pipe *p, coll__memory *m, const struct iovec *pieces, int count, bool is_put)
 {
-    uint32_t *const counter = is_put ? &m->put : &m->taken;
-    const uint32_t *const told = is_put ? &m->told_put : &m->told_taken;
+    coll__memory_end *const e = is_put ? &m->out : &m->in;
     size_t moved = 0;                             /* a counter wraps at 4 GiB                                 */
 
     for (int i = 0; i < count; i++)
         for (size_t at = 0; at < pieces[i].iov_len;) {
-            const size_t left = pieces[i].iov_len - at, place = (size_t)*counter & (m->length - 1);
-            const size_t can = is_put ? coll__shm_pipe_segment(m, left) : coll__memory_there(m, left);
+            const size_t left = pieces[i].iov_len - at, place = (size_t)e->own & (m->length - 1);
+            const size_t can = coll__memory_can(m, e, left);
             const size_t n = coll__least(coll__least(left, can), coll__least(m->length - place, COLL__MEMORY_PIECE));
             if (can == SIZE_MAX) return errno = EPROTO, -1;
             if (n == 0) goto done;
-            if (is_put) memcpy(m->out_ring + place, (const unsigned char *)pieces[i].iov_base + at, n);
-            else memcpy((unsigned char *)pieces[i].iov_base + at, m->in_ring + place, n);
-            *counter += (uint32_t)n;
+            if (is_put) memcpy(e->ring + place, (const unsigned char *)pieces[i].iov_base + at, n);
+            else memcpy((unsigned char *)pieces[i].iov_base + at, e->ring + place, n);
+            e->own += (uint32_t)n;
             at += n;
             moved += n;
-            if (*counter - *told < COLL__MEMORY_PIECE) continue;
-            if (is_put) coll__memory_tell_put(p, m);
-            else coll__memory_tell_taken(p, m);
+            if (e->own - e->told_last >= COLL__MEMORY_PIECE) coll__memory_tell(p, e);
         }
 done:
-    if (is_put) coll__memory_tell_put(p, m);
-    else coll__memory_tell_taken(p, m);
+    coll__memory_tell(p, e);
     return (ssize_t)moved;
 }
 
@@ -259,10 +243,10 @@ static int coll__memory_spill(coll__pipe *p)
 {
     coll__memory *m = (coll__memory *)p->state;
 
-    while (m->spilled != m->put) {
+    while (m->spilled != m->out.own) {
         const size_t place = (size_t)m->spilled & (m->length - 1);
-        const size_t left = coll__least((size_t)(m->put - m->spilled), m->length - place);
-        const ssize_t n = send(p->fd, m->out_ring + place, left, MSG_DONTWAIT | MSG_NOSIGNAL);
+        const size_t left = coll__least((size_t)(m->out.own - m->spilled), m->length - place);
+        const ssize_t n = send(p->fd, m->out.ring + place, left, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0) return errno == EINTR ? EAGAIN : errno;
         m->spilled += (uint32_t)n;
     }
@@ -300,22 +284,20 @@ static int coll__memory_hear_answer(coll__pipe *p)
 static int coll__memory_hear_offer(coll__pipe *p)
 {
     coll__memory *m = (coll__memory *)p->state;
+    coll__memory_offer offer;
 
-    while (m->heard < COLL__MEMORY_OFFER) {
-        const ssize_t n = recv(p->fd, m->offer + m->heard, COLL__MEMORY_OFFER - m->heard, MSG_DONTWAIT);
-        if (n < 0) return errno == EINTR ? EAGAIN : errno;
-        if (n == 0) return ECONNRESET;
-        m->heard += (size_t)n;
-    }
-    if (coll__get32(m->offer) != COLL__MEMORY_MAGIC) return EPROTO;
-    const uint32_t pid = coll__get32(m->offer + 4), number = coll__get32(m->offer + 8);
-    const bool is_wanted = m->length > 0 && pid != 0;
-    if (is_wanted && coll__memory_open(m, pid, number) && coll__memory_change(m, COLL__MEMORY_TAKEN)) {
+    const ssize_t came = recv(p->fd, &offer, sizeof offer, MSG_DONTWAIT | MSG_PEEK);
+    if (came < 0) return errno == EINTR ? EAGAIN : errno;
+    if (came == 0) return ECONNRESET;
+    if (came < (ssize_t)sizeof offer) return EAGAIN;
+    (void)!recv(p->fd, &offer, sizeof offer, MSG_DONTWAIT);
+    if (offer.magic != COLL__MEMORY_MAGIC) return EPROTO;
+    if (offer.pid != 0 && coll__memory_open(m, offer.pid, offer.number) && coll__memory_change(m, COLL__MEMORY_TAKEN)) {
         m->phase = COLL__MEMORY_SHARED;
         (void)!send(p->fd, &coll__memory_doorbell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
         return 0;
     }
-    const ssize_t n = pid != 0 ? send(p->fd, &coll__memory_no, 1, MSG_DONTWAIT | MSG_NOSIGNAL) : 1;
+    const ssize_t n = offer.pid != 0 ? send(p->fd, &coll__memory_no, 1, MSG_DONTWAIT | MSG_NOSIGNAL) : 1;
     if (n != 1) return EPIPE;                     /* should be the first byte sent                            */
     coll__memory_give_up(p);
     return 0;
@@ -375,11 +357,11 @@ static short coll__memory_await(coll__pipe *p, short want)
         return __atomic_load_n(&m->head->state, __ATOMIC_ACQUIRE) == COLL__MEMORY_OFFERED ? POLLIN : 0;
     if (coll__memory_drain(p, m)) return 0;
     m->has_slept = true;
-    if (want & POLLIN) __atomic_store_n(&m->in->receiver_sleeps, 1, __ATOMIC_RELAXED);
-    if (want & POLLOUT) __atomic_store_n(&m->out->sender_sleeps, 1, __ATOMIC_RELAXED);
+    if (want & POLLIN) __atomic_store_n(m->in.sleeps, 1, __ATOMIC_RELAXED);
+    if (want & POLLOUT) __atomic_store_n(m->out.sleeps, 1, __ATOMIC_RELAXED);
     coll__barrier_all();
-    const bool has_come = (want & POLLIN) && coll__memory_there(m, 1) > 0;
-    return has_come || ((want & POLLOUT) && coll__shm_pipe_segment(m, 1) > 0) ? 0 : POLLIN;
+    const bool has_come = (want & POLLIN) && coll__memory_can(m, &m->in, 1) > 0;
+    return has_come || ((want & POLLOUT) && coll__memory_can(m, &m->out, 1) > 0) ? 0 : POLLIN;
 }
 
 /* Withdraw an offer that was not answered, so that the bytes reach the peer. */
@@ -400,7 +382,7 @@ static void coll__memory_flush(coll__pipe *p, int64_t deadline)
 static int coll__memory_bring(coll__pipe *p)
 {
     const coll__memory *m = (const coll__memory *)p->state;
-    return m->put > 0 && m->phase != COLL__MEMORY_SHARED ? coll__memory_settle(p) : 0;
+    return m->out.own > 0 && m->phase != COLL__MEMORY_SHARED ? coll__memory_settle(p) : 0;
 }
 
 static const coll__pipe_kind coll__memory_kind = {
@@ -413,13 +395,13 @@ static const coll__pipe_kind coll__memory_kind = {
     .bring = coll__memory_bring,
 };
 
-/* Begin, on a new connection between two ranks of one host; `from` is the caller.  Both sides call this even if they do not
- * share memory.  length: of a ring; 0: do not share.  false: out of memory. */
+/* Begin, on a new connection between two ranks of one host that both share memory; `from` is the caller.  length: of a ring.
+ * false: out of memory. */
 static bool coll__memory_begin(const coll_allocator *memory, coll__pipe *p, const unsigned char *world, int from, int to,
                                int channel, size_t length, bool is_caller)
 {
     coll__memory *m = (coll__memory *)coll__allocate(memory, sizeof *m);
-    unsigned char offer[COLL__MEMORY_OFFER] = { 0 };
+    coll__memory_offer offer = { .magic = COLL__MEMORY_MAGIC };
 
     if (!m) return false;
     m->fd = -1;
@@ -431,12 +413,10 @@ static bool coll__memory_begin(const coll_allocator *memory, coll__pipe *p, cons
     p->state = m;
     m->phase = is_caller ? COLL__MEMORY_OFFERING : COLL__MEMORY_HEARING;
     if (!is_caller) return true;
-    const bool is_made = length > 0 && coll__memory_make(m);
-    coll__put32(offer, COLL__MEMORY_MAGIC);
-    coll__put32(offer + 4, is_made ? (uint32_t)getpid() : 0);
-    coll__put32(offer + 8, is_made ? (uint32_t)m->fd : 0);
+    const bool is_made = coll__memory_make(m);
+    if (is_made) offer.pid = (uint32_t)getpid(), offer.number = (uint32_t)m->fd;
     /* a new socket accepts 16 bytes; otherwise it is broken, and the stream detects that */
-    if (send(p->fd, offer, sizeof offer, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof offer) shutdown(p->fd, SHUT_RDWR);
+    if (send(p->fd, &offer, sizeof offer, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof offer) shutdown(p->fd, SHUT_RDWR);
     if (!is_made) coll__memory_give_up(p);
     return true;
 }
@@ -446,86 +426,16 @@ static inline bool coll__pipe_is_memory(const coll__pipe *p) { return p->kind ==
 
 #else
 
-/* Without shared memory: offer none, and refuse offers. */
 enum { COLL__MEMORY_RING = 0, COLL__MEMORY_RING_LEAST = 0, COLL__MEMORY_MANY = 0 };
 
-typedef struct coll__memory {
-    size_t heard;
-    unsigned char offer[COLL__MEMORY_OFFER];
-} coll__memory;
-
-static void coll__memory_close(coll__pipe *p) { coll__give(p->state); }
-
-/* The called side: read the offer, and refuse it.  0: the pipe is plain; or an errno. */
-static int coll__memory_settle(coll__pipe *p)
+static inline bool coll__memory_begin(const coll_allocator *memory, coll__pipe *p, const unsigned char *world, int from, int to,
+                                      int channel, size_t length, bool is_caller)
 {
-    coll__memory *m = (coll__memory *)p->state;
-
-    while (m->heard < COLL__MEMORY_OFFER) {
-        const ssize_t n = recv(p->fd, m->offer + m->heard, COLL__MEMORY_OFFER - m->heard, MSG_DONTWAIT);
-        if (n < 0) return errno == EINTR ? EAGAIN : errno;
-        if (n == 0) return ECONNRESET;
-        m->heard += (size_t)n;
-    }
-    if (coll__get32(m->offer) != COLL__MEMORY_MAGIC) return EPROTO;
-    if (coll__get32(m->offer + 4) != 0 && send(p->fd, &coll__memory_no, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) return EPIPE;
-    coll__give(m);
-    p->kind = NULL;
-    p->state = NULL;
-    return 0;
-}
-
-static ssize_t coll__memory_send(coll__pipe *p, const struct iovec *pieces, int count)
-{
-    const struct msghdr all = { .msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = (size_t)count };
-    const int error = coll__memory_settle(p);
-
-    return error ? (errno = error, -1) : coll__pipe_send(p, &all);
-}
-
-static ssize_t coll__memory_recv(coll__pipe *p, const struct iovec *pieces, int count)
-{
-    struct msghdr all = { .msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = (size_t)count };
-    const int error = coll__memory_settle(p);
-
-    return error ? (errno = error, -1) : coll__pipe_recv(p, &all);
-}
-
-static short coll__memory_await(coll__pipe *p, short want)
-{
-    (void)p, (void)want;
-    return POLLIN;
-}
-
-static const coll__pipe_kind coll__memory_kind = {
-    .name = "memory",
-    .send = coll__memory_send,
-    .recv = coll__memory_recv,
-    .await = coll__memory_await,
-    .close = coll__memory_close,
-};
-
-static bool coll__memory_begin(const coll_allocator *memory, coll__pipe *p, const unsigned char *world, int from, int to,
-                               int channel, size_t length, bool is_caller)
-{
-    unsigned char offer[COLL__MEMORY_OFFER] = { 0 };
-
-    (void)world, (void)from, (void)to, (void)channel, (void)length;
-    if (!is_caller) {
-        if (!(p->state = coll__allocate(memory, sizeof(coll__memory)))) return false;
-        p->kind = &coll__memory_kind;
-        return true;
-    }
-    coll__put32(offer, COLL__MEMORY_MAGIC);
-    if (send(p->fd, offer, sizeof offer, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof offer) shutdown(p->fd, SHUT_RDWR);
-    return true;
-}
-
-static inline bool coll__pipe_is_memory(const coll__pipe *p)
-{
-    (void)p;
+    (void)memory, (void)p, (void)world, (void)from, (void)to, (void)channel, (void)length, (void)is_caller;
     return false;
 }
+
+static inline bool coll__pipe_is_memory(const coll__pipe *p) { return (void)p, false; }
 
 #endif
 #endif /* COLL_TCP_SHM_PIPE_H */

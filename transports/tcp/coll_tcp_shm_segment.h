@@ -91,9 +91,6 @@ static void coll__shm_segment_follow(coll__shm_segment *segment, coll__shm_segme
     before->fd = -1;
 }
 
-/* The number in an endpoint; 0: none. */
-static inline uint32_t coll__shm_segment_number(const coll__shm_segment *segment) { return (uint32_t)(segment->fd + 1); }
-
 #else
 
 typedef struct coll__shm_segment { int fd; } coll__shm_segment;
@@ -111,8 +108,6 @@ static inline void coll__shm_segment_follow(const coll__shm_segment *segment, co
 {
     (void)segment, (void)before;
 }
-
-static inline uint32_t coll__shm_segment_number(const coll__shm_segment *segment) { return (void)segment, (uint32_t)0; }
 
 #endif
 #endif /* COLL_TCP_SHM_SEGMENT_H */

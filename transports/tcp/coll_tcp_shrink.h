@@ -31,46 +31,39 @@ static bool coll__agreement_open(coll__agreement *h)
 {
     const size_t n = (size_t)h->count;
 
-    unsigned char **const marks[] = { &h->is_there, &h->is_lost, &h->is_late, &h->is_said_dead };
-    unsigned char *const memory = (unsigned char *)coll__allocate(coll__like(h->old), sizeof marks / sizeof *marks * n);
-    for (size_t i = 0; memory && i < sizeof marks / sizeof *marks; i++) *marks[i] = memory + i * n;
-    h->own = coll__acceptor_of(h->old, &h->us);
-    h->table = h->own ? h->own->table : NULL;
-    h->voters = (coll__voter *)coll__allocate(coll__like(h->old), n * sizeof *h->voters);
-    h->calls = (coll__dialling *)coll__allocate(coll__like(h->old), n * sizeof *h->calls);
-    h->fds = (struct pollfd *)coll__allocate(coll__like(h->old), (2 * n + (size_t)h->old->handshake_room + 1) * sizeof *h->fds);
-    for (int i = 0; h->voters && i < h->count; i++) h->voters[i].heard.pipe.fd = -1;
-    for (int i = 0; h->calls && i < h->count; i++) h->calls[i].heard.pipe.fd = -1;
-    for (int i = 0; h->is_late && i < h->count; i++) h->is_late[i] = h->old->heartbeat.was_late[h->ranks[i]];
+    h->consensus = coll__consensus_of(h->old, &h->us);
+    h->lines = (coll__member_line *)coll__allocate(coll__like(h->old), n * sizeof *h->lines);
+    h->note = (unsigned char *)coll__take(coll__like(h->old), coll__member_note_most(h->count));
+    h->fds = (struct pollfd *)coll__allocate(coll__like(h->old), (n + (size_t)h->old->handshake_room + 1) * sizeof *h->fds);
+    for (int i = 0; h->lines && i < h->count; i++) h->lines[i].pipe.fd = -1;
     coll__agreement_takes_listener(h, true);
-    return h->own && h->is_there && h->voters && h->calls && h->fds;
+    return h->consensus && h->lines && h->note && h->fds;
 }
 
 static void coll__agreement_close(coll__agreement *h)
 {
-    for (int i = 0; h->voters && i < h->count; i++) coll__heard_close(&h->voters[i].heard);
-    for (int i = 0; h->calls && i < h->count; i++) {
-        coll__dialling_ends(&h->calls[i]);
-        coll__heard_close(&h->calls[i].heard);
+    for (int i = 0; h->lines && i < h->count; i++) {
+        coll__dial_end(&h->lines[i].handshake);
+        coll__pipe_close(&h->lines[i].pipe);
+        coll__give(h->lines[i].in);
     }
     coll__agreement_takes_listener(h, false);
-    coll__give(h->is_there);
-    coll__give(h->voters);
-    coll__give(h->calls);
+    coll__give(h->lines);
+    coll__give(h->note);
     coll__give(h->fds);
 }
 
 /* ---- >>the new job ---- */
 
-/* The world id of a job of `ranks`, or of those present. */
+/* The world id of a job of `ranks`, or of those in `members`. */
 static void coll__agreement_name(unsigned char *world, const unsigned char *before, const int *ranks,
-                                 const unsigned char *is_there, int count)
+                                 const unsigned char *members, int count)
 {
     char text[80] = "";
     uint64_t hash = coll__hash_of_none;
 
     for (int i = 0; i < count; i++)
-        if (!is_there || is_there[i]) hash = coll__hash_with(hash, (uint64_t)(unsigned)ranks[i]);
+        if (!members || coll__place_in(members, i)) hash = coll__hash_with(hash, (uint64_t)(unsigned)ranks[i]);
     for (int i = 0; i < COLL__WORLD_LENGTH; i++) coll__append(text, sizeof text, "%02x", before[i]);
     coll__append(text, sizeof text, " without %016llx", (unsigned long long)hash);
     coll__digest(world, text);
@@ -79,14 +72,25 @@ static void coll__agreement_name(unsigned char *world, const unsigned char *befo
 /* The decision, kept for ranks that still connect for the agreement.  NULL: out of memory. */
 static coll__past *coll__agreement_past(const coll__agreement *h)
 {
-    coll__past *past = (coll__past *)coll__take(coll__like(h->old), sizeof *past + (size_t)h->count);
+    const coll__member_note note = { .kind = COLL__NOTE_DECIDED, .slot = h->consensus->slot - 1, .decision = h->consensus->past };
+    coll__past *past = (coll__past *)coll__take(coll__like(h->old), sizeof *past + coll__note_room(h->count));
 
     if (!past) return NULL;
     past->us = h->us;
     h->old->us.past = NULL;                       /* now owned by past->us                                    */
-    past->table = coll__behind(past, sizeof *past);
-    memcpy(past->table, h->table, (size_t)h->count);
+    past->bytes = coll__behind(past, sizeof *past);
+    past->length = coll__note_pack(past->bytes, h->note, coll__member_note_write(h->note, &note, h->count));
     return past;
+}
+
+/* A control connection goes on where the agreement has stopped to read: perhaps within a message.  What could not be sent in
+ * time may not be continued by something else. */
+static void coll__control_continue(coll__control_line *line, coll__member_line *from)
+{
+    if (from->length > 0) return;
+    line->pipe = coll__pipe_take(&from->pipe);
+    line->length = from->received % COLL__CONTROL_LENGTH;
+    if (line->length) memcpy(line->bytes, from->in + (from->received - line->length), line->length);
 }
 
 /* The control connections: rank 0 takes those to its acceptors, other ranks the one to rank 0.  If one is missing, the new job
@@ -96,9 +100,9 @@ static void coll__agreement_lines(coll__agreement *h, coll__tcp *tcp)
     int missing = 0;
 
     for (int i = 0, rank = 0; i < h->count; i++) {
-        if (!h->table[i]) continue;
-        if (tcp->rank == 0 && i != h->me) tcp->controls[rank].pipe = coll__pipe_take(&h->voters[i].heard.pipe);
-        if (tcp->rank > 0 && rank == 0 && i == h->proposer) tcp->controls[0].pipe = coll__pipe_take(&h->calls[i].heard.pipe);
+        if (!coll__place_in(h->consensus->past.members, i)) continue;
+        const bool is_kept = tcp->rank == 0 ? h->decider == h->me && i != h->me : rank == 0 && i == h->decider;
+        if (is_kept) coll__control_continue(&tcp->controls[rank], &h->lines[i]);
         rank++;
     }
     const int last = tcp->rank == 0 ? tcp->size : 1;
@@ -133,7 +137,7 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     tcp->us.rank = out->rank;
     tcp->us.size = out->count;
     tcp->network = old->network;
-    coll__agreement_name(tcp->us.world, h->us.world, h->ranks, h->table, h->count);
+    coll__agreement_name(tcp->us.world, h->us.world, h->ranks, h->consensus->past.members, h->count);
     coll__shm_segment_sign(&tcp->segment, out->rank, tcp->us.world);
     coll__shm_segment_follow(&tcp->segment, &old->segment);
     const size_t streams = (size_t)out->count * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1);
@@ -150,7 +154,8 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
         tcp->heartbeat.beats[i] = old->heartbeat.beats[out->ranks[i]];
     }
     pthread_mutex_unlock(&old->heartbeat.lock);
-    for (int i = 0, rank = 0; i < h->count; i++) if (h->table[i]) tcp->heartbeat.was_late[rank++] = h->is_late[i];
+    for (int i = 0, rank = 0; i < h->count; i++)
+        if (coll__place_in(h->consensus->past.members, i)) tcp->heartbeat.was_late[rank++] = h->consensus->places[i].is_late;
     coll__io_forget(&old->io, old->listener);
     tcp->listener = old->listener;
     old->listener = -1;
@@ -165,8 +170,7 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
 {
     coll__tcp *old = (coll__tcp *)context;
     const int liveness = old->heartbeat.has_thread ? old->heartbeat.liveness_ms : 0;
-    coll__agreement h = { .old = old, .us = old->us, .ranks = ranks, .count = count, .failure = failure,
-                          .is_watched = liveness > 0 };
+    coll__agreement h = { .old = old, .us = old->us, .ranks = ranks, .count = count, .failure = failure };
     coll_status status = COLL_OK;
 
     if (old->listener < 0)
@@ -181,14 +185,8 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     h.grace_ms = liveness > 0 && liveness < COLL__AGREE_GRACE_MS / 2 ? 2 * liveness : COLL__AGREE_GRACE_MS;
     if (coll__agreement_open(&h)) status = coll__agreement_run(&h);
     else status = coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
-    if (status == COLL_OK && !h.table[h.me])
-        status = coll__set_failure(failure, COLL_ERR_PEER, -1, "the others have given this rank up");
-    out->count = 0;
-    for (int i = 0; status == COLL_OK && i < count; i++) {
-        if (!h.table[i]) continue;
-        if (i == h.me) out->rank = out->count;
-        out->ranks[out->count++] = ranks[i];
-    }
+    if (status == COLL_OK) coll__survivors_in(h.consensus->past.members, ranks, count, h.me, out);
+    else out->count = 0;
     out->context = status == COLL_OK ? coll__agreement_world(&h, out) : NULL;
     if (status == COLL_OK && !out->context) status = failure->status;
     coll__agreement_close(&h);

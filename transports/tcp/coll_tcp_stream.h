@@ -24,8 +24,21 @@ enum {
 /* A short message, or several, during a call.  On the stack, for there is a stream for every peer. */
 typedef struct coll__piece { unsigned char bytes[COLL_HEAD_LENGTH + COLL__EAGER_MOST]; } coll__piece;
 
+/* What a back end does for a connection: a transfer, or a poll of the socket. */
+enum { COLL__RING_PULL, COLL__RING_PUSH, COLL__RING_EVENTS, COLL__RING_KINDS };
+
+/* A connection of a stream, as a back end sees it. */
+typedef struct coll__connection {
+    struct coll__stream *stream;
+    struct coll__stripe *stripe;                  /* NULL: it is the only one                                 */
+    coll__pipe   *pipe;
+    bool          is_posted[COLL__RING_KINDS];    /* the back end has it in flight                            */
+    struct msghdr push_message, pull_message;
+} coll__connection;
+
 typedef struct coll__stream {
     coll__pipe pipe;
+    coll__connection link;
     int   peer, channel;
     int   tried;                                  /* connecting: index of the peer's address                  */
     coll__stream_state state;
@@ -38,14 +51,11 @@ typedef struct coll__stream {
     int64_t refused_at;                           /* since when refused without proof of the key; 0: not      */
     bool  is_active;                              /* in the list of streams with transfers                    */
     bool  owes;                                   /* bytes that count as sent may be sent again               */
-    bool  is_push_posted, is_pull_posted;         /* the back end has a transfer in flight                    */
-    bool  is_watched;                             /* the back end polls the socket                            */
     uint64_t sent, received;                      /* bytes                                                    */
     coll__chain out, in;
     unsigned char expected[COLL_HEAD_LENGTH];     /* head of the first receive, which is overwritten          */
     unsigned char came[COLL_HEAD_LENGTH];         /* the head that arrived instead, if ASTRAY                 */
-    struct iovec  push_vector[COLL__VECTOR_MOST], pull_vector[2];
-    struct msghdr push_message, pull_message;
+    struct iovec push_vector[COLL__VECTOR_MOST], pull_vector[2];
 } coll__stream;
 
 static void coll__chain_put(coll__chain *c, coll_xfer *x)
@@ -55,27 +65,42 @@ static void coll__chain_put(coll__chain *c, coll_xfer *x)
     c->end = &x->next;
 }
 
-/* Complete the first transfer.  Its owner may free it once the status is set. */
-static void coll__chain_finish(coll__chain *c, coll_status status)
+static COLL__UNUSED bool coll__chain_has(const coll__chain *c, const coll_xfer *x)
 {
-    coll_xfer *x = c->first;
+    const coll_xfer *at = c->first;
 
-    COLL__ASSERT(x && x->status == COLL_PENDING, "a message with rank %d ends with %d, after %d", x ? x->peer : -1, status,
-                 x ? x->status : 0);
-    c->first = x->next;
-    if (!c->first) c->end = &c->first;
+    while (at && at != x) at = at->next;
+    return at != NULL;
+}
+
+/* Complete a transfer, which need not be the first.  Its owner may free it once the status is set. */
+static inline void coll__chain_take(coll__chain *c, coll_xfer *x, coll_status status)
+{
+    coll_xfer **at = &c->first;
+
+    COLL__ASSERT(coll__chain_has(c, x) && x->status == COLL_PENDING,
+                 "a message with rank %d ends with %d, after %d, and is %squeued", x->peer, status, x->status,
+                 coll__chain_has(c, x) ? "" : "not ");
+    while (*at != x) at = &(*at)->next;
+    *at = x->next;
+    if (!*at) c->end = at;
     x->status = status;
 }
 
-/* The parts of a message still to be moved, head first; returns their number, at most 2. */
-static int coll__pieces(coll_xfer *x, struct iovec *at)
+/* The parts of a head and a body that are still to be moved; returns their number, at most 2. */
+static inline int coll__pieces(struct iovec *at, unsigned char *head, size_t head_length, void *body, size_t length, size_t moved)
 {
+    const size_t done = moved > head_length ? moved - head_length : 0;
     int n = 0;
 
-    if (x->moved < COLL_HEAD_LENGTH) at[n++] = (struct iovec){ x->head + x->moved, COLL_HEAD_LENGTH - x->moved };
-    const size_t body = x->moved > COLL_HEAD_LENGTH ? x->moved - COLL_HEAD_LENGTH : 0;
-    if (body < x->length) at[n++] = (struct iovec){ (unsigned char *)x->buffer + body, x->length - body };
+    if (moved < head_length) at[n++] = (struct iovec){ head + moved, head_length - moved };
+    if (done < length) at[n++] = (struct iovec){ (unsigned char *)body + done, length - done };
     return n;
+}
+
+static inline int coll__pieces_of(struct iovec *at, coll_xfer *x)
+{
+    return coll__pieces(at, x->head, COLL_HEAD_LENGTH, x->buffer, x->length, x->moved);
 }
 
 /* Poll events of the socket. */
@@ -86,9 +111,7 @@ static inline short coll__stream_query(const coll__stream *s)
 
 static void coll__stream_close(coll__stream *s)
 {
-    if (s->handshake) coll__pipe_close(&s->handshake->pipe);
-    coll__give(s->handshake);
-    s->handshake = NULL;
+    coll__dial_end(&s->handshake);
     coll__pipe_close(&s->pipe);
 }
 
@@ -99,9 +122,9 @@ static struct msghdr *coll__push_message(coll__stream *s)
 {
     int n = 0;
 
-    for (coll_xfer *x = s->out.first; x && n + 2 <= COLL__VECTOR_MOST; x = x->next) n += coll__pieces(x, s->push_vector + n);
-    s->push_message = (struct msghdr){ .msg_iov = s->push_vector, .msg_iovlen = (size_t)n };
-    return &s->push_message;
+    for (coll_xfer *x = s->out.first; x && n + 2 <= COLL__VECTOR_MOST; x = x->next) n += coll__pieces_of(s->push_vector + n, x);
+    s->link.push_message = (struct msghdr){ .msg_iov = s->push_vector, .msg_iovlen = (size_t)n };
+    return &s->link.push_message;
 }
 
 /* Add to a counter that other threads read. */
@@ -117,15 +140,9 @@ static void coll__stream_pushed(coll__stream *s, size_t moved)
         x->moved += part;
         moved -= part;
         if (part < left) return;
-        coll__chain_finish(&s->out, COLL_OK);
+        coll__chain_take(&s->out, x, COLL_OK);
     }
     COLL__ASSERT(moved == 0, "%zu bytes more have gone to rank %d than were to go", moved, s->peer);
-}
-
-/* Is the message moved by one copy? */
-static inline bool coll__is_eager(const coll_xfer *x)
-{
-    return x->moved == 0 && x->length > 0 && x->length <= COLL__EAGER_MOST;
 }
 
 /* Send once: one short message, or as many messages as fit. */
@@ -134,7 +151,8 @@ static ssize_t coll__stream_send(coll__stream *s)
     const coll_xfer *x = s->out.first;
     coll__piece piece;
 
-    if (x->next || !coll__is_eager(x)) return coll__pipe_send(&s->pipe, coll__push_message(s));
+    if (x->next || x->moved > 0 || x->length == 0 || x->length > COLL__EAGER_MOST)
+        return coll__pipe_send(&s->pipe, coll__push_message(s));
     memcpy(piece.bytes, x->head, COLL_HEAD_LENGTH);
     memcpy(piece.bytes + COLL_HEAD_LENGTH, x->buffer, x->length);
     return coll__pipe_write(&s->pipe, piece.bytes, COLL_HEAD_LENGTH + x->length);
@@ -145,7 +163,7 @@ static size_t coll__stream_push(coll__stream *s, int *error)
 {
     size_t total = 0;
 
-    while (s->out.first && s->state == COLL__STREAM_OPEN && !s->is_push_posted) {
+    while (s->out.first && s->state == COLL__STREAM_OPEN && !s->link.is_posted[COLL__RING_PUSH]) {
         const ssize_t n = coll__stream_send(s);
         if (n < 0) {
             if (errno != EAGAIN && errno != EINTR) *error = errno;
@@ -167,9 +185,9 @@ static inline bool coll__stream_is_busy(const coll__stream *s) { return s->out.f
 static struct msghdr *coll__pull_message(coll__stream *s)
 {
     if (s->in.first->moved == 0) memcpy(s->expected, s->in.first->head, COLL_HEAD_LENGTH);
-    s->pull_message = (struct msghdr){ .msg_iov = s->pull_vector };
-    s->pull_message.msg_iovlen = (size_t)coll__pieces(s->in.first, s->pull_vector);
-    return &s->pull_message;
+    s->link.pull_message = (struct msghdr){ .msg_iov = s->pull_vector };
+    s->link.pull_message.msg_iovlen = (size_t)coll__pieces_of(s->pull_vector, s->in.first);
+    return &s->link.pull_message;
 }
 
 /* Account for `moved` bytes of the first receive. */
@@ -189,52 +207,37 @@ static void coll__stream_pulled(coll__stream *s, size_t moved)
     }
     if (!had_head && x->moved >= COLL_HEAD_LENGTH && !x->any_head && memcmp(x->head, s->expected, COLL_HEAD_LENGTH)) {
         memcpy(s->came, x->head, COLL_HEAD_LENGTH);
-        coll__chain_finish(&s->in, COLL_ERR_MISMATCH);
+        coll__chain_take(&s->in, x, COLL_ERR_MISMATCH);
         s->state = COLL__STREAM_ASTRAY;           /* the following bytes cannot be interpreted                */
         return;
     }
-    if (x->moved == COLL_HEAD_LENGTH + x->length) coll__chain_finish(&s->in, COLL_OK);
+    if (x->moved == COLL_HEAD_LENGTH + x->length) coll__chain_take(&s->in, x, COLL_OK);
 }
 
 /* Receive once, for the first receive. */
 static ssize_t coll__stream_recv(coll__stream *s)
 {
-    coll_xfer *x = s->in.first;
-    coll__piece piece;
+    struct msghdr *m = coll__pull_message(s);
+    struct iovec *body = &m->msg_iov[m->msg_iovlen - 1];
 
-    if (!coll__is_eager(x)) {
-        struct msghdr *m = coll__pull_message(s);
-        struct iovec *body = &m->msg_iov[m->msg_iovlen - 1];
-        body->iov_len = coll__least(body->iov_len, COLL__PULL_MOST);
-        return coll__pipe_recv(&s->pipe, m);
-    }
-    const ssize_t n = coll__pipe_read(&s->pipe, piece.bytes, COLL_HEAD_LENGTH + x->length);
-    if (n <= 0) return n;
-    memcpy(s->expected, x->head, COLL_HEAD_LENGTH);
-    if (n <= COLL_HEAD_LENGTH) {
-        memcpy(x->head, piece.bytes, (size_t)n);
-        return n;
-    }
-    memcpy(x->head, piece.bytes, COLL_HEAD_LENGTH);
-    memcpy(x->buffer, piece.bytes + COLL_HEAD_LENGTH, (size_t)n - COLL_HEAD_LENGTH);
+    body->iov_len = coll__least(body->iov_len, COLL__PULL_MOST);
+    const ssize_t n = coll__pipe_recv(&s->pipe, m);
+    if (n > 0) coll__stream_pulled(s, (size_t)n);
     return n;
 }
 
-/* Total length of the next receives that fit into a coll__piece; 0: fewer than two. */
+/* Total length of the next receives that fit into a coll__piece; 0: none. */
 static size_t coll__stream_awaits(const coll__stream *s)
 {
-    size_t room = sizeof(coll__piece), length = 0;
-    int count = 0;
+    size_t room = sizeof(coll__piece);
 
-    for (const coll_xfer *x = s->in.first; x && x->moved == 0 && COLL_HEAD_LENGTH + x->length <= room; x = x->next, count++) {
-        length += COLL_HEAD_LENGTH + x->length;
+    for (const coll_xfer *x = s->in.first; x && x->moved == 0 && COLL_HEAD_LENGTH + x->length <= room; x = x->next)
         room -= COLL_HEAD_LENGTH + x->length;
-    }
-    return count > 1 ? length : 0;
+    return sizeof(coll__piece) - room;
 }
 
-/* Receive several short messages by one call.  After an unexpected head the rest is dropped. */
-static ssize_t coll__stream_recv_several(coll__stream *s, size_t length)
+/* Receive short messages by one call.  After an unexpected head the rest is dropped. */
+static ssize_t coll__stream_recv_short(coll__stream *s, size_t length)
 {
     coll__piece piece;
     const ssize_t n = coll__pipe_read(&s->pipe, piece.bytes, length);
@@ -258,16 +261,15 @@ static size_t coll__stream_pull(coll__stream *s, int *error)
 {
     size_t total = 0;
 
-    while (s->in.first && s->state == COLL__STREAM_OPEN && !s->is_pull_posted) {
-        const size_t several = s->in.first->next ? coll__stream_awaits(s) : 0;
-        const ssize_t n = several ? coll__stream_recv_several(s, several) : coll__stream_recv(s);
+    while (s->in.first && s->state == COLL__STREAM_OPEN && !s->link.is_posted[COLL__RING_PULL]) {
+        const size_t length = coll__stream_awaits(s);
+        const ssize_t n = length > 0 ? coll__stream_recv_short(s, length) : coll__stream_recv(s);
         if (n <= 0) {
             if (n == 0) *error = 0;
             else if (errno != EAGAIN && errno != EINTR) *error = errno;
             break;
         }
         total += (size_t)n;
-        if (!several) coll__stream_pulled(s, (size_t)n);
     }
     return total;
 }

@@ -1,8 +1,8 @@
 /* coll_tcp_watch.h - descriptors watched beside the transfers: listener, handshakes, control connections, doorbell.
  *
  * Each has a tag that identifies it.  On Linux an epoll descriptor stands for all of them.  Elsewhere (COLL_PORTABLE) a list
- * is passed to poll each time.  The heartbeat thread may change the list while the calling thread waits; that wait misses new
- * entries, which the heartbeat thread polls itself. */
+ * is passed to poll each time, behind the transfers.  The heartbeat thread may change the list while the calling thread waits;
+ * that wait misses new entries, which the heartbeat thread polls itself. */
 #ifndef COLL_TCP_WATCH_H
 #define COLL_TCP_WATCH_H
 
@@ -16,10 +16,13 @@ typedef struct coll__watched { int fd; } coll__watched;       /* readable if one
 
 static const coll__watched coll__none_watched = { -1 };
 
+/* How many entries behind the transfers a wait needs. */
+static inline size_t coll__watched_room(size_t streams) { return (void)streams, 0; }
+
 /* Returns 0 or an errno. */
-static int coll__watched_open(coll__watched *w, const coll_allocator *memory)
+static int coll__watched_open(coll__watched *w, const coll_allocator *memory, size_t room)
 {
-    (void)memory;
+    (void)memory, (void)room;
     w->fd = coll__fd_above(epoll_create1(EPOLL_CLOEXEC));
     return w->fd < 0 ? errno : 0;
 }
@@ -48,7 +51,7 @@ static int coll__watched_look(coll__watched *w, uint64_t tags[COLL__EVENTS_AT_ON
     return count;
 }
 
-/* Wait until one of them, or one of others[1 .. count - 1], is ready; others[0] is overwritten. */
+/* Wait until one of them, or one of others[1 .. count - 1], is ready; others[0] and those from `count` on are overwritten. */
 static void coll__watched_wait(coll__watched *w, struct pollfd *others, int count, int wait_ms)
 {
     others[0] = (struct pollfd){ .fd = w->fd, .events = POLLIN };
@@ -58,47 +61,36 @@ static void coll__watched_wait(coll__watched *w, struct pollfd *others, int coun
 #else
 
 typedef struct coll__watched {
-    pthread_mutex_t lock;                         /* guards all but `polled`, which the waiting thread owns   */
+    pthread_mutex_t lock;                         /* guards the rest                                          */
     bool      has_lock;
-    struct pollfd *fds, *polled;
+    struct pollfd *fds;
     uint64_t *tags;
-    int       count, room, polled_room;
-    const coll_allocator *memory;
+    int       count, room;
     unsigned  turn;                               /* rotates the start of a look, for fairness                */
 } coll__watched;
 
 static const coll__watched coll__none_watched = { .count = 0 };
 
-static int coll__watched_open(coll__watched *w, const coll_allocator *memory)
+/* For each stream one that connects, a handshake and a control connection; spare handshakes, the listener, and the doorbell. */
+static inline size_t coll__watched_room(size_t streams) { return 3 * streams + 256; }
+
+static int coll__watched_open(coll__watched *w, const coll_allocator *memory, size_t room)
 {
     const int error = pthread_mutex_init(&w->lock, NULL);
 
-    w->memory = memory;
     w->has_lock = error == 0;
-    return error;
+    w->room = (int)room;
+    w->fds = (struct pollfd *)coll__take_zeros(memory, room, sizeof *w->fds);
+    w->tags = (uint64_t *)coll__take_zeros(memory, room, sizeof *w->tags);
+    return error ? error : w->fds && w->tags ? 0 : ENOMEM;
 }
 
 static void coll__watched_close(coll__watched *w)
 {
     if (w->has_lock) pthread_mutex_destroy(&w->lock);
     coll__give(w->fds);
-    coll__give(w->polled);
     coll__give(w->tags);
     memset(w, 0, sizeof *w);
-}
-
-/* Make space for one more; false: out of memory. */
-static bool coll__watched_grow(coll__watched *w)
-{
-    const int room = w->count < w->room ? w->room : w->room ? 2 * w->room : 32;
-    struct pollfd *fds = (struct pollfd *)coll__take_more(w->memory, w->fds, (size_t)room * sizeof *fds);
-    uint64_t *tags = (uint64_t *)coll__take_more(w->memory, w->tags, (size_t)room * sizeof *tags);
-
-    if (fds) w->fds = fds;
-    if (tags) w->tags = tags;
-    if (!fds || !tags) return false;
-    w->room = room;
-    return true;
 }
 
 /* Index of a descriptor; w->count: not found. */
@@ -122,7 +114,8 @@ static void coll__watched_add(coll__watched *w, int fd, short want, uint64_t tag
 {
     pthread_mutex_lock(&w->lock);
     const int i = coll__watched_place(w, fd);
-    if (i < w->count || w->count < w->room || coll__watched_grow(w)) {
+    COLL__ASSERT(i < w->room, "%d descriptors are watched, and one more has no room", i);
+    if (i < w->room) {
         w->fds[i] = (struct pollfd){ .fd = fd, .events = want };
         w->tags[i] = tag;
         if (i == w->count) w->count++;
@@ -157,18 +150,12 @@ static int coll__watched_look(coll__watched *w, uint64_t tags[COLL__EVENTS_AT_ON
 
 static void coll__watched_wait(coll__watched *w, struct pollfd *others, int count, int wait_ms)
 {
-    int n = 0;
-
+    others[0].fd = -1;
     pthread_mutex_lock(&w->lock);
-    if (w->count + count > w->polled_room) {
-        struct pollfd *more = (struct pollfd *)coll__take_more(w->memory, w->polled, (size_t)(w->room + count) * sizeof *more);
-        if (more) w->polled = more, w->polled_room = w->room + count;
-    }
-    const bool has_room = w->count + count <= w->polled_room;
-    for (; has_room && n < w->count; n++) w->polled[n] = w->fds[n];
+    memcpy(others + count, w->fds, (size_t)w->count * sizeof *others);
+    count += w->count;
     pthread_mutex_unlock(&w->lock);
-    for (int i = 1; has_room && i < count; i++) w->polled[n++] = others[i];
-    (void)poll(w->polled, (nfds_t)n, has_room || wait_ms < 1 ? wait_ms : 1);          /* out of memory: look again soon */
+    (void)poll(others, (nfds_t)count, wait_ms);
 }
 
 #endif

@@ -17,32 +17,25 @@ enum {
     COLL__LOOKS_AN_EVENT = 64
 };
 
-#define COLL__BALLOT_DECIDED UINT64_MAX              /* of a decided table                                    */
-
-/* A rank's state at the last look: turns of the communicator lists, bytes received, and the heartbeat number and time since
- * when it is unchanged. */
-typedef struct coll__quiet { uint32_t turn, own_version, beat; uint64_t received; int64_t since; } coll__quiet;
+/* What is known of a rank: the first rank of its host, plus 1; 0: not known yet.  Its state at the last look: turns of the
+ * communicator lists, bytes received, and the heartbeat number and time since when it is unchanged. */
+typedef struct coll__known { int home; uint32_t turn, own_version, beat; uint64_t received; int64_t since; } coll__known;
 
 typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__presence;
 
-/* Paxos acceptor state of this rank in one agreement (coll_tcp_consensus.h).  It lives as long as the job: the program may repeat
- * a failed coll_shrink on any communicator with the same ranks. */
-typedef struct coll__acceptor {
-    struct coll__acceptor *next;
-    unsigned char world[COLL__WORLD_LENGTH];      /* world id of the agreement                                */
-    int           count;
-    uint64_t      promised;                       /* it accepts no lower proposal                             */
-    uint64_t      ballot;                         /* of `table`; 0: none                                      */
-    bool          is_bound;                       /* accepted from another rank: a proposer must propose it   */
-    unsigned char *table;                         /* the last accepted proposal, or the decision              */
-} coll__acceptor;
+/* What this rank keeps of one agreement (coll_tcp_consensus.h).  It lives as long as the job: the program may repeat a failed
+ * coll_shrink on any communicator with the same ranks. */
+typedef struct coll__kept {
+    struct coll__kept *next;
+    unsigned char  world[COLL__WORLD_LENGTH];     /* world id of the agreement                                */
+    coll__consensus consensus;
+} coll__kept;
 
 typedef struct coll__tcp {
     int  rank, size, listener;
     coll__network network;                        /* local addresses and ports to use                         */
     bool is_bootstrapping;                        /* rank 0: until all endpoints are known                    */
     coll_tcp options;                             /* only those that coll_shrink needs                        */
-    bool shares;                                  /* memory with other processes of this host                 */
     coll__shm_segment segment;                         /* this rank's segment                                 */
     bool is_elsewhere;                            /* rank 0: its configured address is not local              */
     coll__log log;
@@ -56,14 +49,13 @@ typedef struct coll__tcp {
     int64_t         refused_at;
     int             redials;                      /* streams that wait to connect again                       */
     coll__endpoint *endpoints;                    /* by rank                                                  */
-    int            *homes;                        /* first rank of each rank's host; NULL: not computed yet   */
     coll__stream   *streams;                      /* by peer and channel                                      */
     coll__active    active;
     coll__io        io;
     coll__control_line *controls;                 /* rank 0: one for each rank; others: [0], to rank 0        */
     coll__heartbeat heartbeat;                    /* owns `controls` after the start                          */
     unsigned char  *presence;
-    struct coll__quiet *quiet;                    /* by rank (coll_tcp_control.h)                             */
+    coll__known    *known;                        /* by rank                                                  */
     int             bye_count, ended_count, present_count;
     pthread_mutex_t accept_lock;                  /* guards the members below; taken before the heartbeat's   */
     coll__handshake    *handshakes;               /* handshakes under way, as the called side                 */
@@ -72,7 +64,7 @@ typedef struct coll__tcp {
     bool            is_heartbeat_there;           /* the heartbeat thread holds accept_lock                   */
     bool            has_deferred;                 /* it has left work to the calling thread                   */
     struct coll__agreement *agreement;            /* the agreement under way; NULL: none                      */
-    coll__acceptor *acceptors;                    /* one for each agreement joined                            */
+    coll__kept     *kept;                         /* one for each agreement joined                            */
     const coll__identity *greets_as;              /* identity for incoming connections                        */
     bool            is_deaf;                      /* accepting is paused: the listener is not watched         */
     int64_t         deaf_until;                   /* until then                                               */
@@ -106,6 +98,12 @@ static inline bool coll__is_of_this_host(const coll__tcp *tcp, int rank)
     return !memcmp(tcp->endpoints[rank].host, tcp->us.host, sizeof tcp->us.host);
 }
 
+/* Do this rank and another one share memory? */
+static inline bool coll__shares_with(const coll__tcp *tcp, int rank)
+{
+    return coll__is_of_this_host(tcp, rank) && tcp->endpoints[tcp->rank].shares && tcp->endpoints[rank].shares;
+}
+
 static void coll__activate(coll__tcp *tcp, coll__stream *s)
 {
     if (s->is_active) return;
@@ -126,42 +124,54 @@ static void coll__control_send(coll__pipe *pipe, coll__control_note note, coll_s
 
 /* ---- >>agreements (coll_tcp_consensus.h) ---- */
 
-/* The acceptor of this agreement, created on first use.  NULL: out of memory. */
-static coll__acceptor *coll__acceptor_of(coll__tcp *tcp, const coll__identity *us)
+/* The consensus of this agreement, created on first use.  NULL: out of memory. */
+static coll__consensus *coll__consensus_of(coll__tcp *tcp, const coll__identity *us)
 {
-    coll__acceptor *a = tcp->acceptors;
+    coll__kept *k = tcp->kept;
 
-    while (a && (a->count != us->size || memcmp(a->world, us->world, sizeof a->world))) a = a->next;
-    if (a) return a;
-    a = (coll__acceptor *)coll__allocate(coll__like(tcp), sizeof *a + (size_t)us->size);
-    if (!a) return NULL;
-    memcpy(a->world, us->world, sizeof a->world);
-    a->count = us->size;
-    a->table = coll__behind(a, sizeof *a);
-    a->next = tcp->acceptors;
-    return tcp->acceptors = a;
+    while (k && (k->consensus.count != us->size || memcmp(k->world, us->world, sizeof k->world))) k = k->next;
+    if (k) return &k->consensus;
+    k = (coll__kept *)coll__allocate(coll__like(tcp), sizeof *k + coll__consensus_memory(us->size));
+    if (!k) return NULL;
+    memcpy(k->world, us->world, sizeof k->world);
+    coll__consensus_open(&k->consensus, coll__behind(k, sizeof *k), us->size, us->rank);
+    k->next = tcp->kept;
+    tcp->kept = k;
+    return &k->consensus;
 }
 
-/* Send a control message with ballot, promise and table.  false: it could not be sent in SEND_MS; close the connection. */
-static bool coll__table_send(coll__pipe *pipe, coll__control_note note, int rank, uint64_t ballot, uint64_t promise,
-                             const unsigned char *table, int count)
-{
-    enum { SEND_MS = 200 };
-    unsigned char bytes[COLL__CONTROL_LENGTH];
-    const int64_t deadline = coll__deadline(SEND_MS);
+enum { COLL__NOTE_PART = COLL__CONTROL_LENGTH - COLL__CONTROL_TEXT };
 
-    coll__control_write(bytes, note, COLL_OK, rank, "");
-    coll__put64(bytes + COLL__CONTROL_TEXT, ballot);
-    coll__put64(bytes + COLL__CONTROL_TEXT + 8, promise);
-    if (coll__pipe_transfer(pipe, bytes, sizeof bytes, true, deadline)) return false;
-    return ballot == 0 || !coll__pipe_transfer(pipe, coll__behind(table, 0), (size_t)count, true, deadline);
+/* Bytes of the control messages of a note. */
+static inline size_t coll__note_messages(size_t length)
+{
+    return (length + COLL__NOTE_PART - 1) / COLL__NOTE_PART * COLL__CONTROL_LENGTH;
+}
+
+static inline size_t coll__note_room(int count) { return coll__note_messages(coll__member_note_most(count)); }
+
+static size_t coll__note_pack(unsigned char *to, const unsigned char *note, size_t length)
+{
+    for (size_t at = 0; at < length; at += COLL__NOTE_PART, to += COLL__CONTROL_LENGTH) {
+        coll__control_write(to, COLL__CONTROL_MEMBERS, COLL_OK, 0, "");
+        memcpy(to + COLL__CONTROL_TEXT, note + at, coll__least(length - at, COLL__NOTE_PART));
+    }
+    return coll__note_messages(length);
+}
+
+static void coll__note_unpack(unsigned char *note, const unsigned char *from, size_t length)
+{
+    for (size_t at = 0; at < length; at += COLL__NOTE_PART, from += COLL__CONTROL_LENGTH)
+        memcpy(note + at, from + COLL__CONTROL_TEXT, coll__least(length - at, COLL__NOTE_PART));
 }
 
 /* A rank connects for the agreement that made this job: send the decision.  The proposer died before it sent that, or did not
  * wait. */
 static void coll__past_told(const coll__past *past, coll__pipe *pipe)
 {
-    (void)coll__table_send(pipe, COLL__CONTROL_AGREED, past->us.rank, COLL__BALLOT_DECIDED, 0, past->table, past->us.size);
+    enum { SEND_MS = 200 };
+
+    (void)coll__pipe_transfer(pipe, past->bytes, past->length, true, coll__deadline(SEND_MS));
     coll__pipe_close(pipe);
 }
 
@@ -228,40 +238,33 @@ static void coll__tcp_free(coll__tcp *tcp)
     }
     for (int i = 0; i < tcp->handshake_count; i++) coll__pipe_close(&tcp->handshakes[i].pipe);
     coll__give(tcp->endpoints);
-    coll__give(tcp->homes);
     coll__give(tcp->streams);
     coll__give(tcp->active.streams);
     coll__give(tcp->controls);
     coll__give(tcp->presence);
-    coll__give(tcp->quiet);
+    coll__give(tcp->known);
     coll__give(tcp->handshakes);
     pthread_mutex_destroy(&tcp->accept_lock);
     coll__tls_free(tcp->us.tls);
     coll__past_free(&tcp->us);
-    for (coll__acceptor *a; (a = tcp->acceptors);) {
-        tcp->acceptors = a->next;
+    for (coll__kept *a; (a = tcp->kept);) {
+        tcp->kept = a->next;
         coll__give(a);
     }
     coll__wipe(&tcp->us, sizeof tcp->us);
     coll__give(tcp);
 }
 
-/* Identify the host and its network: ranks with the same value may use loopback addresses. */
-static void coll__host_identity(unsigned char *host)
-{
-    char text[256];
-
-    coll__host_text(text, sizeof text);
-    coll__digest(host, text);
-}
-
-/* Set rank, world id and key.  false: TLS cannot be set up. */
+/* Set rank, world id, host and key.  Ranks of the same host and network may use loopback addresses.  false: TLS cannot be set
+ * up. */
 static bool coll__identify(coll__identity *us, const coll__tcp_settings *settings)
 {
     const coll_config *c = &settings->config;
+    char host[256];
 
+    coll__host_text(host, sizeof host);
+    coll__digest(us->host, host);
     coll__world_id(us->world, c->size, c->world, "");
-    coll__host_identity(us->host);
     us->rank = c->rank;
     us->memory = c->allocator;
     us->size = c->size;
@@ -288,7 +291,6 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     tcp->suspicion.rank = tcp->failure.rank = -1;
     tcp->options = (coll_tcp){ .lanes = c->tcp.lanes, .share_memory = c->tcp.share_memory,
                                .shm_collectives = c->tcp.shm_collectives };
-    tcp->shares = COLL__HAS_SHM && c->tcp.share_memory >= 0;
     tcp->is_open = settings->is_open;
     tcp->lacks_tls = settings->lacks_tls;
     (void)pthread_mutex_init(&tcp->accept_lock, NULL);
@@ -301,11 +303,12 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     /* large and rarely used: zero pages stay unallocated */
     tcp->controls = (coll__control_line *)coll__take_zeros(c->allocator, c->rank == 0 ? size : 2 * size, sizeof *tcp->controls);
     tcp->presence = (unsigned char *)coll__allocate(c->allocator, size);
-    tcp->quiet = (coll__quiet *)coll__take_zeros(c->allocator, size, sizeof *tcp->quiet);
+    tcp->known = (coll__known *)coll__take_zeros(c->allocator, size, sizeof *tcp->known);
     tcp->handshakes = (coll__handshake *)coll__take_zeros(c->allocator, (size_t)tcp->handshake_room, sizeof *tcp->handshakes);
     for (size_t i = 0; tcp->streams && i < streams; i++) {
         coll__stream *s = &tcp->streams[i];
         s->pipe.fd = -1;
+        s->link = (coll__connection){ .stream = s, .pipe = &s->pipe };
         s->peer = (int)(i / COLL_CHANNEL_COUNT);
         s->channel = (int)(i % COLL_CHANNEL_COUNT);
         s->out.end = &s->out.first;
@@ -316,19 +319,23 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     for (size_t i = 0; tcp->controls && i < (c->rank == 0 ? size : 1); i++) tcp->controls[i].pipe.fd = -1;
     tcp->greets_as = &tcp->us;
     tcp->heartbeat.tcp = tcp;
-    const bool has_heartbeat = coll__heartbeat_init(&tcp->heartbeat, c->rank, c->size, tcp->handshake_room, tcp->controls,
+    const bool has_heartbeat = coll__heartbeat_init(&tcp->heartbeat, c->rank, c->size, tcp->handshake_room,
+                                                    (int)streams * (c->tcp.lanes > 1 ? c->tcp.lanes : 1), tcp->controls,
                                                     tcp->endpoints);
     if (has_heartbeat && has_lanes && tcp->endpoints && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence
-        && tcp->quiet && tcp->handshakes && coll__identify(&tcp->us, settings)) {
+        && tcp->known && tcp->handshakes && coll__identify(&tcp->us, settings)) {
         coll__endpoint *own = &tcp->endpoints[c->rank];
         own->processor_set = coll__processor_set(&own->processors);
-        own->pid = tcp->heartbeat.own.pid;
-        if (tcp->shares && c->size > 1 && c->tcp.shm_collectives >= 0 && settings->auth <= COLL__AUTH_KEY)
+        coll__beat *beat = &tcp->heartbeat.beats[c->rank];
+        own->pid = beat->pid = (uint32_t)getpid();
+        if (gethostname(own->name, sizeof own->name - 1)) coll__print(own->name, sizeof own->name, "?");
+        memcpy(beat->name, own->name, sizeof beat->name);
+        own->shares = COLL__HAS_SHM && c->tcp.share_memory >= 0;
+        if (own->shares && c->size > 1 && c->tcp.shm_collectives >= 0 && settings->auth <= COLL__AUTH_KEY)
             tcp->segment = coll__shm_segment_open();
         coll__shm_segment_sign(&tcp->segment, c->rank, tcp->us.world);
-        own->segment = coll__shm_segment_number(&tcp->segment);
+        own->segment = (uint32_t)(tcp->segment.fd + 1);
         own->site = coll__site_id(c->site);
-        memcpy(own->name, tcp->heartbeat.own.name, sizeof own->name);
         return tcp;
     }
     coll__tcp_free(tcp);

@@ -17,7 +17,7 @@ typedef struct coll__migration {
     int            first;                         /* number of the new domain's first rank                    */
     int            count, users;                  /* users: ranks that have joined and not finished           */
     int           *ranks;                         /* behind this struct                                       */
-    unsigned char *is_there;                      /* by index in the list; behind that                        */
+    unsigned char *there;                         /* places in the list that have joined; behind that         */
     bool           is_decided;
     coll__domain     *fresh;                      /* NULL, once decided: no quorum, or no memory              */
 } coll__migration;
@@ -29,13 +29,14 @@ static coll__migration *coll__migration_find(coll__domain *domain, const int *ra
     const size_t length = (size_t)count * sizeof *ranks;
 
     for (coll__migration *e = domain->migrations; e; e = e->next)
-        if (!e->is_decided && e->count == count && !memcmp(e->ranks, ranks, length) && !e->is_there[me]) return e;
-    coll__migration *e = (coll__migration *)coll__allocate(coll__like(domain), sizeof *e + length + (size_t)count);
+        if (!e->is_decided && e->count == count && !memcmp(e->ranks, ranks, length) && !coll__place_in(e->there, me))
+            return e;
+    coll__migration *e = (coll__migration *)coll__allocate(coll__like(domain), sizeof *e + length + coll__places_length(count));
     if (!e) return NULL;
     e->first = first;
     e->count = count;
     e->ranks = (int *)(void *)(e + 1);
-    e->is_there = (unsigned char *)(e->ranks + count);
+    e->there = (unsigned char *)(e->ranks + count);
     memcpy(e->ranks, ranks, length);
     e->next = domain->migrations;
     domain->migrations = e;
@@ -46,17 +47,16 @@ static coll__migration *coll__migration_find(coll__domain *domain, const int *ra
 static void coll__migration_decide(const coll__thread *thread, coll__migration *e, bool is_late)
 {
     coll__domain *domain = thread->domain;
-    int there = 0;
+    const int there = coll__places_in(e->there, e->count);
     bool is_complete = true;
 
     for (int i = 0; i < e->count; i++) {
-        there += e->is_there[i];
         const bool has_left = __atomic_load_n(&coll__rank_slot_of(domain, e->ranks[i])->has_left, __ATOMIC_ACQUIRE);
-        if (!e->is_there[i] && !has_left) is_complete = false;
+        if (!coll__place_in(e->there, i) && !has_left) is_complete = false;
     }
     if (e->is_decided || (!is_complete && !is_late)) return;
     e->is_decided = true;
-    if (coll__is_quorum(e->is_there, e->count))
+    if (coll__places_are_enough(e->there, e->count))
         e->fresh = coll__domain_open(coll__like(domain), e->first, there,
                                      there > coll__processors() || (domain->has_doorbells && domain->is_crowded));
     for (int i = 0; e->fresh && i < there; i++) coll__domain_rank_slots(e->fresh)[i].doorbell = coll__no_doorbell;
@@ -67,14 +67,8 @@ static void coll__migration_decide(const coll__thread *thread, coll__migration *
 
 static coll_status coll__migration_enter(coll__migration *e, int me, coll_survivors *out, coll_failure *failure)
 {
-    out->count = 0;
-    for (int i = 0; i < e->count; i++) {
-        if (i == me) out->rank = out->count;
-        if (e->is_there[i]) out->ranks[out->count++] = e->ranks[i];
-    }
-    if (!coll__is_quorum(e->is_there, e->count))
-        return coll__set_failure(failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them", out->count,
-                                 e->count);
+    coll__survivors_in(e->there, e->ranks, e->count, me, out);
+    if (!coll__places_are_enough(e->there, e->count)) return coll__failed_too_few(failure, out->count, e->count);
     coll__thread *thread = e->fresh ? coll__thread_open(coll__like(e), e->fresh, e->first + out->rank) : NULL;
     if (!thread) return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
     out->context = thread;
@@ -97,7 +91,7 @@ static coll_status coll__migration_run(coll__thread *thread, const int *ranks, i
     while (ranks[me] != thread->rank) me++;
     pthread_mutex_lock(&domain->lock);
     coll__migration *e = coll__migration_find(domain, ranks, count, me, first);
-    if (e) e->is_there[me] = 1, e->users++;
+    if (e) coll__place_set(e->there, me, true), e->users++;
     __atomic_add_fetch(&domain->sleepers, 1, __ATOMIC_SEQ_CST);   /* a leaving rank then rings the doorbell   */
     while (e && !e->is_decided) {
         const uint32_t seen = __atomic_load_n(&domain->doorbell, __ATOMIC_SEQ_CST);

@@ -1,0 +1,36 @@
+#!/bin/sh
+# The consensus of members is right in SEEDS worlds (1,000).  `planted`: each fault of members_planted.txt, put into it, is found
+# within 10,000 worlds.  A million worlds, in some minutes: sh tests/unit/test_members.sh 1000000
+#   usage: test_members.sh [SEEDS] [planted]          COLL_TEST_SEED=... replays a seed
+cd "$(dirname "$0")/../.." || exit 1
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0
+
+build() { # folder of the headers, program, options
+    ${CC:-cc} -std=c11 $3 -Wno-unused-function "-DMEMBERSHIP=\"$1/coll_consensus.h\"" tests/unit/test_members.c -o "$2" -pthread
+}
+
+build "$PWD/core/membership" "$work/members" "-O1 -g -Wall -Wextra -fsanitize=address,undefined" || exit 1
+if "$work/members" "${1:-1000}"; then passed=1; else failed=1; fi
+cp -r coll.h core "$work"
+faults=/dev/null
+[ "$2" != planted ] || faults=tests/unit/members_planted.txt
+while IFS='|' read -r what expression; do
+    case $what in "#"*) continue ;; esac
+    cp core/membership/*.h "$work/core/membership"
+    sed -i "$expression" "$work"/core/membership/*.h
+    if diff -r core/membership "$work/core/membership" > /dev/null; then
+        echo "changes nothing: $what"
+        failed=$((failed + 1))
+    elif ! build "$work/core/membership" "$work/planted" "-O1 -w"; then
+        failed=$((failed + 1))
+    elif "$work/planted" 10000 > "$work/out" 2>&1; then
+        echo "not found: $what"
+        failed=$((failed + 1))
+    else
+        passed=$((passed + 1))
+    fi
+done < $faults
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
