@@ -36,7 +36,7 @@
  *
  * MANUAL, in the order in which a program needs it; a glossary is at the end.  Sections begin with pieces of one program: `comm`
  * is a communicator, and x and y are arrays of `n` floats.
- *     to begin         Compiling, Ranks, Agreement, Buffers, Matrices, Numbers, Reduced precision
+ *     to begin         Compiling, Ranks, Agreement, Buffers, Matrices, Numbers, Leaves, Reduced precision
  *     to go on         Waiting, Prepared calls, Messages, Communicators, Threads, Memory
  *     between hosts    Bootstrap, Security, Environment
  *     when it fails    Errors, Time limits, After a failure
@@ -187,7 +187,7 @@
  *                           the rank numbers (in scans: left to right).  If the grouping cannot matter (integers, MIN, MAX,
  *                           bits), this holds without the flag
  *     COLL_REPRODUCIBLE     a SUM or AVG of floats or complex numbers has the same bits for every order of the ranks, too
- *   With either flag the bits depend on the number of ranks.
+ *   With either flag the bits depend on the number of ranks.  With leaves they do not (see Leaves).
  *   COLL_REPRODUCIBLE: a result depends only on the inputs and their number.  Each input is rounded to a grid that the largest
  * input of that element determines.  This changes it by at most 2^-42 of the largest on up to 1,024 ranks (f64: 2^-84), and by
  * twice as much for each doubling beyond (f64: four times).  Then the sum is exact, and rounded once.  f16 and the 8-bit floats
@@ -201,6 +201,46 @@
  * of the program that the library calls must return: it must not throw an exception (coll.hpp catches it) or call longjmp.
  *   With COLL_DETECT_OVERFLOW, a reducing call of floats or complex numbers whose result on this rank contains an infinity or a
  * NaN is counted; coll_overflows returns the number.  Calls that reduce nothing are not examined.
+ *
+ * LEAVES
+ *         const coll_call step = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = n, .type = COLL_F32, .op = COLL_AVG,
+ *                                  .first_leaf = rank, .leaves = 1 };
+ *         if (coll_run(comm, &step)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
+ *   With leaves, a sum of floats or complex numbers has the same bits on every number of ranks.  A leaf is one input of the whole
+ * job, such as the gradient of a micro-batch: a vector of `count` elements.  The leaves of all ranks are numbered from 0.  Rank 0
+ * has the first ones, rank 1 the next ones, and so on.  Each rank passes its run of leaves: first_leaf is the number of the first
+ * one, leaves is how many it has.  -1 means none; the rank then sends nothing.  0 means no leaves: an ordinary call, in which
+ * each rank has one input.  All ranks must pass leaves, or none.
+ *   The sum follows the dyadic tree over all leaves.  A node is the leaves k 2^j ... (k + 1) 2^j - 1; it is the sum of its two
+ * halves.  A half beyond the last leaf is absent.  COLL_AVG divides by the number of leaves.  Quotient, scale and rounding are
+ * applied once, to the sum.  So the result depends only on the leaves, not on the number of ranks, their runs or the transport.
+ *     tree of 7 leaves            0   1   2   3   4   5   6
+ *                                  `+'     `+'     `+'   |
+ *                                   `---+---'       `--+-'
+ *                                       `------+-------'
+ *   `send` has the nodes of this rank's run: the largest nodes that lie in it, one vector after the other, in the order of their
+ * leaves.  The run 3 ... 9 has the nodes 3, 4-7 and 8-9: three vectors.  coll_sum_begin, _add and _end make them from the
+ * leaves, and fill in the call:
+ *     coll_status coll_sum_begin(coll_sum **sum, int64_t first_leaf, size_t count, coll_type type);
+ *     coll_status coll_sum_add(coll_sum *sum, const void *leaf);                   the next leaf, of `count` elements of `type`
+ *     coll_status coll_sum_end(coll_sum *sum, coll_call *call);                    sets send, count, type, first_leaf, leaves
+ *     void        coll_sum_free(coll_sum *sum);
+ *   An element of a node has the type of the sum: f32 for floats of 8 and 16 bits, else `type`; or f64 if accumulate is COLL_F64.
+ * recv has `count` elements of `type`.  In place, recv is the start of send; the rest of send is not written.
+ *   With a wire type only the result is rounded to it: leaves are not, because their sums are not such values.
+ *   Before the sum, ranks exchange their runs, 16 bytes each.  If these do not adjoin, every rank gets COLL_ERR_MISMATCH and a
+ * sentence that names two ranks.  If each rank has one node, the call then sends what it sends without leaves.  This is so if
+ * the runs are equal powers of two, or powers of two in falling order: 24 leaves on 5 ranks as 8, 8, 4, 2 and 2.  Otherwise each
+ * part of the elements is summed by one rank, to which all others send that part of their nodes.  Nodes at the seams between
+ * ranks are first sent to one rank and added there, if that saves bytes.  So p ranks with V nodes send at most (p - 1)(1 + V / p)
+ * vectors, where 2 (p - 1) are sent without leaves.  A run of n leaves has at most 2 log2(n + 1) nodes.  In equal runs, 24 leaves
+ * on 5, 7 and 8 ranks take 1.38, 1.17 and 1.29 times the bytes.  Nodes are sent in the type of the sum, results in the wire type:
+ * for bf16, nodes take twice the bytes of results.
+ *   With COLL_REPRODUCIBLE, `send` has the leaves themselves, in the type of the call, one after the other.  Then the same leaves
+ * give the same bits in any order, whichever ranks have them.  Each leaf is sent.
+ *   Leaves are valid in an allreduce and an allreduce_list with COLL_SUM or COLL_AVG.  In a list, the send buffer of every item
+ * has its nodes.  COLL_STOCHASTIC, MX wires, residuals, named algorithms and buffers of GPUs do not support leaves.  COLL_SMALL
+ * and COLL_TINY leave them out.
  *
  * REDUCED PRECISION
  *         coll_allreduce_mixed(comm, x, x, n, COLL_F32, COLL_BF16, COLL_AVG);
@@ -1114,7 +1154,9 @@ typedef struct coll_call {
     const char *algorithm;        /* an algorithm by name, with its radix or number of blocks: "circulant:4" (see
                                      coll_explain); NULL = COLL_ALGORITHM, or the library's choice.  Equal on all ranks */
     const char *name;             /* appears in errors, e.g. "gradient of layer 3"                           */
-    uint64_t    reserved[4];      /* must be 0                                                               */
+    int64_t     first_leaf;       /* number of this rank's first leaf, counted over all ranks (see Leaves)   */
+    int64_t     leaves;           /* how many this rank has: send has the nodes of this run; -1: none; 0: a call without leaves */
+    uint64_t    reserved[2];      /* must be 0                                                               */
 } coll_call;                      /* what it points to must stay valid until the request is finished (prepared: freed) */
 
 /* Carry out the call that a descriptor describes. */
