@@ -221,7 +221,8 @@
  *   `send` has the nodes of this rank's run: the largest nodes that lie in it, one vector after the other, in the order of their
  * leaves.  The run 3 ... 9 has the nodes 3, 4-7 and 8-9: three vectors.  coll_sum_begin, _add and _end make them from the
  * leaves, and fill in the call:
- *     coll_status coll_sum_begin(coll_sum **sum, int64_t first_leaf, size_t count, coll_type type);
+ *     coll_status coll_sum_begin(coll_sum **out, int64_t first_leaf, size_t count, coll_type type,
+ *                                const coll_allocator *memory);                NULL: malloc
  *     coll_status coll_sum_add(coll_sum *sum, const void *leaf);                   the next leaf, of `count` elements of `type`
  *     coll_status coll_sum_end(coll_sum *sum, coll_call *call);                    sets send, count, type, first_leaf, leaves
  *     void        coll_sum_free(coll_sum *sum);
@@ -1239,6 +1240,7 @@ COLL_API double coll_sim_time(const coll_comm *comm);
 #endif
 
 #include "core/contract/coll_memory.h"
+#include "core/contract/coll_leaves.h"
 #include "core/contract/coll_transport.h"
 #include "core/contract/coll_wrap.h"
 

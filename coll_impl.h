@@ -31,6 +31,7 @@
  *     coll_sums16.h                 sums of 16-bit floats, by special instructions
  *     coll_codec.h                  formats of elements in memory, on the wire and in sums
  *     coll_reduce_kernels.h         all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
+ *     coll_leaf_sum.h               sums of runs of leaves, one leaf after the other
  *   core/algorithms/                schedules: knows ranks and blocks; not bytes, types, memory or sockets
  *     coll_round.h                  steps of algorithms: send, recv, copy, fold, in rounds
  *     coll_ring_bruck.h             rounds at fixed distances on a circle: circulant, alltoall, direct, ring
@@ -45,6 +46,7 @@
  *   core/contract/                  interfaces of calls and transports
  *     coll_config.h                 the configuration, and the simulated machine; coll.h includes it
  *     coll_memory.h                 memory of the program: allocators, arenas; coll.h includes it
+ *     coll_leaves.h                 nodes of a run of leaves, for calls with leaves; coll.h includes it
  *     coll_wrap.h                   communicators made from those of NCCL and MPI; coll.h includes it
  *     coll_transport.h              the interface of a transport; coll.h includes it
  *     coll_shape.h                  blocks in the buffers of each kind of call: a row for each kind
@@ -97,6 +99,7 @@
  *     coll_shrink.h                 after a failure: a communicator of the survivors
  *     coll_measure.h                measures the numbers of the cost model
  *     coll_shared_alloc.h           memory that the ranks of a host read in place
+ *     coll_sum_leaves.h             the functions of leaf sums: memory, errors
  *     coll_explain.h                explains the choice for a call
  *     coll_init.h                   opens transports, and runs the ranks of coll_spawn
  *   transports/coll_threads.h       ranks in one address space; executes whole collectives; parts in transports/threads/
@@ -140,6 +143,7 @@
 #include "core/numbers/coll_sums16.h"
 #include "core/numbers/coll_codec.h"
 #include "core/numbers/coll_reduce_kernels.h"
+#include "core/numbers/coll_leaf_sum.h"
 #include "core/algorithms/coll_round.h"
 COLL__FOR_SIZE
 #include "core/algorithms/coll_ring_bruck.h"
@@ -215,6 +219,7 @@ COLL__FOR_SIZE
 #include "core/session/coll_measure.h"
 #include "core/session/coll_explain.h"
 #include "core/session/coll_shared_alloc.h"
+#include "core/session/coll_sum_leaves.h"
 #include "core/session/coll_init.h"
 COLL__FOR_SPEED
 #include "transports/coll_threads.h"

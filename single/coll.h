@@ -42,7 +42,7 @@
  *
  * MANUAL, in the order in which a program needs it; a glossary is at the end.  Sections begin with pieces of one program: `comm`
  * is a communicator, and x and y are arrays of `n` floats.
- *     to begin         Compiling, Ranks, Agreement, Buffers, Matrices, Numbers, Reduced precision
+ *     to begin         Compiling, Ranks, Agreement, Buffers, Matrices, Numbers, Leaves, Reduced precision
  *     to go on         Waiting, Prepared calls, Messages, Communicators, Threads, Memory
  *     between hosts    Bootstrap, Security, Environment
  *     when it fails    Errors, Time limits, After a failure
@@ -193,7 +193,7 @@
  *                           the rank numbers (in scans: left to right).  If the grouping cannot matter (integers, MIN, MAX,
  *                           bits), this holds without the flag
  *     COLL_REPRODUCIBLE     a SUM or AVG of floats or complex numbers has the same bits for every order of the ranks, too
- *   With either flag the bits depend on the number of ranks.
+ *   With either flag the bits depend on the number of ranks.  With leaves they do not (see Leaves).
  *   COLL_REPRODUCIBLE: a result depends only on the inputs and their number.  Each input is rounded to a grid that the largest
  * input of that element determines.  This changes it by at most 2^-42 of the largest on up to 1,024 ranks (f64: 2^-84), and by
  * twice as much for each doubling beyond (f64: four times).  Then the sum is exact, and rounded once.  f16 and the 8-bit floats
@@ -207,6 +207,47 @@
  * of the program that the library calls must return: it must not throw an exception (coll.hpp catches it) or call longjmp.
  *   With COLL_DETECT_OVERFLOW, a reducing call of floats or complex numbers whose result on this rank contains an infinity or a
  * NaN is counted; coll_overflows returns the number.  Calls that reduce nothing are not examined.
+ *
+ * LEAVES
+ *         const coll_call step = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = n, .type = COLL_F32, .op = COLL_AVG,
+ *                                  .first_leaf = rank, .leaves = 1 };
+ *         if (coll_run(comm, &step)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
+ *   With leaves, a sum of floats or complex numbers has the same bits on every number of ranks.  A leaf is one input of the whole
+ * job, such as the gradient of a micro-batch: a vector of `count` elements.  The leaves of all ranks are numbered from 0.  Rank 0
+ * has the first ones, rank 1 the next ones, and so on.  Each rank passes its run of leaves: first_leaf is the number of the first
+ * one, leaves is how many it has.  -1 means none; the rank then sends nothing.  0 means no leaves: an ordinary call, in which
+ * each rank has one input.  All ranks must pass leaves, or none.
+ *   The sum follows the dyadic tree over all leaves.  A node is the leaves k 2^j ... (k + 1) 2^j - 1; it is the sum of its two
+ * halves.  A half beyond the last leaf is absent.  COLL_AVG divides by the number of leaves.  Quotient, scale and rounding are
+ * applied once, to the sum.  So the result depends only on the leaves, not on the number of ranks, their runs or the transport.
+ *     tree of 7 leaves            0   1   2   3   4   5   6
+ *                                  `+'     `+'     `+'   |
+ *                                   `---+---'       `--+-'
+ *                                       `------+-------'
+ *   `send` has the nodes of this rank's run: the largest nodes that lie in it, one vector after the other, in the order of their
+ * leaves.  The run 3 ... 9 has the nodes 3, 4-7 and 8-9: three vectors.  coll_sum_begin, _add and _end make them from the
+ * leaves, and fill in the call:
+ *     coll_status coll_sum_begin(coll_sum **out, int64_t first_leaf, size_t count, coll_type type,
+ *                                const coll_allocator *memory);                NULL: malloc
+ *     coll_status coll_sum_add(coll_sum *sum, const void *leaf);                   the next leaf, of `count` elements of `type`
+ *     coll_status coll_sum_end(coll_sum *sum, coll_call *call);                    sets send, count, type, first_leaf, leaves
+ *     void        coll_sum_free(coll_sum *sum);
+ *   An element of a node has the type of the sum: f32 for floats of 8 and 16 bits, else `type`; or f64 if accumulate is COLL_F64.
+ * recv has `count` elements of `type`.  In place, recv is the start of send; the rest of send is not written.
+ *   With a wire type only the result is rounded to it: leaves are not, because their sums are not such values.
+ *   Before the sum, ranks exchange their runs, 16 bytes each.  If these do not adjoin, every rank gets COLL_ERR_MISMATCH and a
+ * sentence that names two ranks.  If each rank has one node, the call then sends what it sends without leaves.  This is so if
+ * the runs are equal powers of two, or powers of two in falling order: 24 leaves on 5 ranks as 8, 8, 4, 2 and 2.  Otherwise each
+ * part of the elements is summed by one rank, to which all others send that part of their nodes.  Nodes at the seams between
+ * ranks are first sent to one rank and added there, if that saves bytes.  So p ranks with V nodes send at most (p - 1)(1 + V / p)
+ * vectors, where 2 (p - 1) are sent without leaves.  A run of n leaves has at most 2 log2(n + 1) nodes.  In equal runs, 24 leaves
+ * on 5, 7 and 8 ranks take 1.38, 1.17 and 1.29 times the bytes.  Nodes are sent in the type of the sum, results in the wire type:
+ * for bf16, nodes take twice the bytes of results.
+ *   With COLL_REPRODUCIBLE, `send` has the leaves themselves, in the type of the call, one after the other.  Then the same leaves
+ * give the same bits in any order, whichever ranks have them.  Each leaf is sent.
+ *   Leaves are valid in an allreduce and an allreduce_list with COLL_SUM or COLL_AVG.  In a list, the send buffer of every item
+ * has its nodes.  COLL_STOCHASTIC, MX wires, residuals, named algorithms and buffers of GPUs do not support leaves.  COLL_SMALL
+ * and COLL_TINY leave them out.
  *
  * REDUCED PRECISION
  *         coll_allreduce_mixed(comm, x, x, n, COLL_F32, COLL_BF16, COLL_AVG);
@@ -1637,7 +1678,9 @@ typedef struct coll_call {
     const char *algorithm;        /* an algorithm by name, with its radix or number of blocks: "circulant:4" (see
                                      coll_explain); NULL = COLL_ALGORITHM, or the library's choice.  Equal on all ranks */
     const char *name;             /* appears in errors, e.g. "gradient of layer 3"                           */
-    uint64_t    reserved[4];      /* must be 0                                                               */
+    int64_t     first_leaf;       /* number of this rank's first leaf, counted over all ranks (see Leaves)   */
+    int64_t     leaves;           /* how many this rank has: send has the nodes of this run; -1: none; 0: a call without leaves */
+    uint64_t    reserved[2];      /* must be 0                                                               */
 } coll_call;                      /* what it points to must stay valid until the request is finished (prepared: freed) */
 
 /* Carry out the call that a descriptor describes. */
@@ -1817,6 +1860,55 @@ COLL_API void coll_dealloc(coll_comm *comm, void *at);
 #endif
 
 #endif /* COLL_MEMORY_H */
+/* ---- core/contract/coll_leaves.h ---- */
+/* coll_leaves.h - the nodes of a run of leaves, for a call with leaves (see Leaves in coll.h).  Public; coll.h includes it. */
+#ifndef COLL_H
+#endif
+#ifndef COLL_LEAVES_H
+#define COLL_LEAVES_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*     coll_sum_begin(&sum, first, n, COLL_F32, NULL);
+ *     for (int64_t i = first; i < last; i++) compute(i, gradient), coll_sum_add(sum, gradient);
+ *     coll_sum_end(sum, &call);                              call has kind, recv and op, and may have wire, scale, flags
+ *     coll_run(comm, &call);
+ *     coll_sum_free(sum);
+ *
+ * The nodes depend on the leaves alone.  A sum has memory for one vector for each bit of the number of leaves, or twice as much.
+ * coll_sum_add moves as many bytes as a loop a[i] += b[i] does, on average, if the leaves are in memory.  Any thread may use a
+ * sum, one at a time.  After an error, coll_error(NULL) has the sentence. */
+typedef struct coll_sum coll_sum;
+
+/* Begin to add up the leaves of this rank, from number first_leaf on.  They have `count` elements of any type that has a sum.
+ * Memory comes from an allocator, or from malloc (NULL). */
+COLL_API coll_status coll_sum_begin(coll_sum **out, int64_t first_leaf, size_t count, coll_type type,
+                                    const coll_allocator *memory);
+
+/* Begin again, in the same memory: for the next step.  The nodes of before are no longer valid. */
+COLL_API coll_status coll_sum_restart(coll_sum *sum, int64_t first_leaf);
+
+/* Return where the program may write the next leaf: coll_sum_add(sum, place) does not copy it.  If it is the only leaf, it is
+ * the node, and recv of the call may be there, too.  NULL: the sum has another type than the leaves, or there is no memory. */
+COLL_API void *coll_sum_place(coll_sum *sum);
+
+/* Add the next leaf.  It may be changed afterwards, unless it is in its place.  After COLL_ERR_MEMORY it may be added again. */
+COLL_API coll_status coll_sum_add(coll_sum *sum, const void *leaf);
+
+/* Set send, count, type, first_leaf and leaves of a call.  The nodes are valid until coll_sum_restart, coll_sum_add or
+ * coll_sum_free, and a call in place may write to them. */
+COLL_API coll_status coll_sum_end(coll_sum *sum, coll_call *call);
+
+/* Free a sum.  NULL is allowed. */
+COLL_API void coll_sum_free(coll_sum *sum);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* COLL_LEAVES_H */
 /* ---- core/contract/coll_transport.h ---- */
 /* coll_transport.h - the interface of a transport, which carries messages.  Public: a program may supply its own.
  *
@@ -2109,6 +2201,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_sums16.h                 sums of 16-bit floats, by special instructions
  *     coll_codec.h                  formats of elements in memory, on the wire and in sums
  *     coll_reduce_kernels.h         all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
+ *     coll_leaf_sum.h               sums of runs of leaves, one leaf after the other
  *   core/algorithms/                schedules: knows ranks and blocks; not bytes, types, memory or sockets
  *     coll_round.h                  steps of algorithms: send, recv, copy, fold, in rounds
  *     coll_ring_bruck.h             rounds at fixed distances on a circle: circulant, alltoall, direct, ring
@@ -2123,6 +2216,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *   core/contract/                  interfaces of calls and transports
  *     coll_config.h                 the configuration, and the simulated machine; coll.h includes it
  *     coll_memory.h                 memory of the program: allocators, arenas; coll.h includes it
+ *     coll_leaves.h                 nodes of a run of leaves, for calls with leaves; coll.h includes it
  *     coll_wrap.h                   communicators made from those of NCCL and MPI; coll.h includes it
  *     coll_transport.h              the interface of a transport; coll.h includes it
  *     coll_shape.h                  blocks in the buffers of each kind of call: a row for each kind
@@ -2175,6 +2269,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_shrink.h                 after a failure: a communicator of the survivors
  *     coll_measure.h                measures the numbers of the cost model
  *     coll_shared_alloc.h           memory that the ranks of a host read in place
+ *     coll_sum_leaves.h             the functions of leaf sums: memory, errors
  *     coll_explain.h                explains the choice for a call
  *     coll_init.h                   opens transports, and runs the ranks of coll_spawn
  *   transports/coll_threads.h       ranks in one address space; executes whole collectives; parts in transports/threads/
@@ -7796,6 +7891,94 @@ COLL_API coll_status coll_reduce_local(void *inout, const void *in, size_t count
 COLL__FOR_SPEED
 
 #endif /* COLL_REDUCE_KERNELS_H */
+/* ---- core/numbers/coll_leaf_sum.h ---- */
+/* coll_leaf_sum.h - the sum of a run of leaves on one rank (coll_sum_begin).
+ *
+ * The tree over all leaves is dyadic: node [k 2^j, (k + 1) 2^j) is the sum of its two halves.  A run of leaves is a sequence of
+ * nodes, each as large as possible.  A binary counter finds them: leaf i completes as many nodes as its number has trailing ones,
+ * except those that begin before the run.  The nodes so far are a stack of vectors, in the order of their leaves:
+ *
+ *      first leaf 3     [3]  [3][4]  [3][4,5]  [3][4,5][6]  [3][4..7]  [3][4..7][8]  ...
+ *
+ * A leaf that completes t nodes is added to t vectors in one pass, block by block; only the last sum is written.  A leaf that
+ * completes none is copied, unless the program has written it to its place.  Of 2^t leaves one completes t nodes or more.  So
+ * a leaf reads and writes three vectors on average, its own included: as many as a += b does. */
+#ifndef COLL_LEAF_SUM_H
+#define COLL_LEAF_SUM_H
+
+
+/* A run that is being added up: leaves [first, next) of the whole tree so far, as `depth` nodes. */
+struct coll_sum {
+    coll__codec    codec;
+    coll_type      type;
+    uint64_t       first, next;
+    size_t         count, stride;                 /* elements of a vector; bytes from one node to the next    */
+    int            depth, room;                   /* nodes; vectors that there is memory for                  */
+    bool           streams;                       /* leaves are copied past the caches                        */
+    unsigned char *nodes;
+};
+
+/* Longer vectors are copied past the caches: several of them do not fit there. */
+enum { COLL__LEAF_STREAMED = 8 << 20 };
+
+/* The nodes that leaf i completes, in a run that begins at `first`. */
+static int coll__leaf_carries(uint64_t first, uint64_t i)
+{
+    int carries = 0;
+
+    while ((i >> carries & 1) && (i + 1 - first) >> carries > 1) carries++;
+    return carries;
+}
+
+/* The codec of leaves.  Nodes are plain vectors of accumulators, whatever order calls of this type use. */
+static bool coll__leaf_codec_in(coll__codec *codec, coll_type type, int tier, char *why, size_t room)
+{
+    const coll_call call = { .kind = COLL_ALLREDUCE, .type = type, .op = COLL_SUM };
+
+    if (!coll__codec_reduce_in(codec, &call, 1, tier, why, room)) return false;
+#if COLL__HAS_ANY(COLL__TYPED_bf16)
+    if (type == COLL_BF16) {
+        codec->load_user = codec->load_wire = COLL__PICK_WIDE(coll__load_bf16, tier);
+        codec->onto = COLL__PICK_WIDE(coll__onto_bf16, tier);
+    }
+#endif
+    return true;
+}
+
+static unsigned char *coll__leaf_node(const coll_sum *s, int at) { return s->nodes + (size_t)at * s->stride; }
+
+/* Add a leaf to the last `carries` nodes, which become one; 0: copy it behind them. */
+static void coll__leaf_fold(const coll_sum *s, const void *leaf, int carries)
+{
+    _Alignas(64) unsigned char block[COLL__BLOCK];
+    const coll__codec *const codec = &s->codec;
+    const coll__source source = { leaf, COLL__AS_USER, 0 };
+    const bool is_onto = carries > 0 && codec->onto;
+    const size_t most = codec->direct && carries < 2 ? s->count : coll__block_count(codec);
+
+    for (size_t from = 0, length; from < s->count; from += length) {
+        const size_t at = from * codec->acc_size;
+        unsigned char *const last = coll__leaf_node(s, s->depth - carries) + at;
+        const void *const raw = coll__source_at(codec, &source, from), *x = raw;
+
+        length = coll__least(s->count - from, most);
+        for (int line = 0; carries > 1 && line < COLL__BLOCK; line += 64)         /* of the next block        */
+            __builtin_prefetch((const char *)raw + COLL__BLOCK + line);
+        if (!is_onto) x = coll__load(codec, &source, carries || s->streams ? block : last, raw, length, from);
+        for (int k = 1; k <= carries; k++) {
+            void *const to = k == carries ? last : block;
+            if (k == 1 && is_onto) codec->onto(to, coll__leaf_node(s, s->depth - k) + at, raw, length);
+            else codec->combine(to, coll__leaf_node(s, s->depth - k) + at, x, length);
+            x = to;
+        }
+        if (x == last) continue;
+        if (s->streams) coll__copy_streamed(last, x, length * codec->acc_size);
+        else memcpy(last, x, length * codec->acc_size);
+    }
+    if (s->streams && !carries) coll__streamed_end();
+}
+
+#endif /* COLL_LEAF_SUM_H */
 /* ---- core/algorithms/coll_round.h ---- */
 /* coll_round.h - rounds and steps of algorithms.
  *
@@ -20989,6 +21172,109 @@ COLL_API void coll_dealloc(coll_comm *comm, void *at)
 }
 
 #endif /* COLL_SHARED_ALLOC_H */
+/* ---- core/session/coll_sum_leaves.h ---- */
+/* coll_sum_leaves.h - the public functions of leaf sums (core/contract/coll_leaves.h): their memory and their errors. */
+#ifndef COLL_SUM_LEAVES_H
+#define COLL_SUM_LEAVES_H
+
+/* Is there memory for a vector behind the nodes?  If not, twice as much is taken, and the nodes move. */
+static bool coll__leaf_grow(coll_sum *s)
+{
+    const int room = s->room ? 2 * s->room : 1;
+
+    if (s->depth < s->room) return true;
+    if (s->stride > SIZE_MAX / 4 / (size_t)room) return false;
+    unsigned char *const nodes = (unsigned char *)coll__take_lines(coll__like(s), (size_t)room * s->stride);
+    if (!nodes) return false;
+    if (s->depth) memcpy(nodes, s->nodes, (size_t)s->depth * s->stride);
+    coll__give(s->nodes);
+    s->nodes = nodes;
+    s->room = room;
+    return true;
+}
+
+#define COLL__REFUSE(...) coll__start_failed(COLL_ERR_ARGUMENT, __VA_ARGS__)
+
+COLL_API coll_status coll_sum_begin(coll_sum **out, int64_t first_leaf, size_t count, coll_type type,
+                                    const coll_allocator *memory)
+{
+    coll__codec codec;
+    char why[160] = "";
+
+    if (!out) return COLL__REFUSE("coll_sum_begin: out is NULL");
+    *out = NULL;
+    if (!COLL__IS_WHOLE)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_sum_begin: this program was compiled with " COLL__PROFILE);
+    if (!coll__leaf_codec_in(&codec, type, coll__tier(), why, sizeof why))
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_sum_begin: %s", why);
+    if (count > SIZE_MAX / 4 / codec.acc_size) return COLL__REFUSE("coll_sum_begin: count %zu exceeds the memory", count);
+    coll_sum *const s = (coll_sum *)coll__allocate(memory, sizeof *s);
+    if (!s) return coll__start_failed(COLL_ERR_MEMORY, "coll_sum_begin: no memory");
+    *s = (coll_sum){ .codec = codec, .type = type, .count = count, .stride = count * codec.acc_size };
+    s->streams = s->stride >= COLL__LEAF_STREAMED;
+    const coll_status status = coll_sum_restart(s, first_leaf);
+    if (status) coll__give(s);
+    else *out = s;
+    return status;
+}
+
+COLL_API coll_status coll_sum_restart(coll_sum *sum, int64_t first_leaf)
+{
+    if (!sum) return COLL__REFUSE("coll_sum_restart: sum is NULL");
+    if (first_leaf < 0) return COLL__REFUSE("first leaf %lld is out of range: 0 or more", (long long)first_leaf);
+    sum->first = sum->next = (uint64_t)first_leaf;
+    sum->depth = 0;
+    return COLL_OK;
+}
+
+COLL_API void *coll_sum_place(coll_sum *sum)
+{
+    return sum && sum->codec.direct && coll__leaf_grow(sum) ? coll__leaf_node(sum, sum->depth) : NULL;
+}
+
+COLL_API coll_status coll_sum_add(coll_sum *sum, const void *leaf)
+{
+    if (!sum || (!leaf && sum->count)) return COLL__REFUSE("coll_sum_add: %s is NULL", sum ? "leaf" : "sum");
+    if (sum->next == INT64_MAX) return COLL__REFUSE("coll_sum_add: there are 2^63 - 1 leaves already");
+    const uintptr_t from = (uintptr_t)sum->nodes, to = from + (size_t)sum->room * sum->stride, at = (uintptr_t)leaf;
+    const bool is_placed = sum->codec.direct && sum->depth < sum->room && leaf == coll__leaf_node(sum, sum->depth);
+    if (!is_placed && at < to && at + sum->count * sum->codec.type_size > from)
+        return COLL__REFUSE("coll_sum_add: leaf overlaps the memory of the sum: use coll_sum_place, or other memory");
+    const int carries = coll__leaf_carries(sum->first, sum->next);
+    if (!carries && !coll__leaf_grow(sum)) return coll__start_failed(COLL_ERR_MEMORY, "coll_sum_add: no memory for %zu bytes",
+                                                                     sum->stride);
+    if (sum->count) coll__leaf_fold(sum, leaf, carries);
+    sum->depth += 1 - carries;
+    sum->next++;
+    return COLL_OK;
+}
+
+COLL_API coll_status coll_sum_end(coll_sum *sum, coll_call *call)
+{
+    if (!sum || !call) return COLL__REFUSE("coll_sum_end: %s is NULL", sum ? "call" : "sum");
+    if (call->flags & COLL_REPRODUCIBLE)
+        return COLL__REFUSE("coll_sum_end: COLL_REPRODUCIBLE needs the leaves themselves: pass them in send");
+    if (call->accumulate == COLL_F64 && sum->type != COLL_F64)
+        return COLL__REFUSE("coll_sum_end: accumulate is f64, and the leaves are %s: add leaves of f64",
+                            coll_type_name(sum->type));
+    call->send = sum->nodes;
+    call->count = sum->count;
+    call->type = sum->type;
+    call->first_leaf = (int64_t)sum->first;
+    call->leaves = sum->depth ? (int64_t)(sum->next - sum->first) : -1;
+    return COLL_OK;
+}
+
+COLL_API void coll_sum_free(coll_sum *sum)
+{
+    if (!sum) return;
+    coll__give(sum->nodes);
+    coll__give(sum);
+}
+
+#undef COLL__REFUSE
+
+#endif /* COLL_SUM_LEAVES_H */
 /* ---- core/session/coll_init.h ---- */
 /* coll_init.h - creates communicators: selects the transport, and runs the ranks of coll_spawn. */
 #ifndef COLL_INIT_H

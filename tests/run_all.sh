@@ -228,6 +228,7 @@ suite queued             program asan test_queued
 suite strides            program asan test_strides
 suite stores             program asan test_stores
 suite eager              program asan test_eager
+suite leaves             program asan test_leaves
 suite busy               program asan test_busy
 suite random             program asan test_random
 suite misuse-tsan        program tsan test_misuse threads local,requests,groups,threads,ends

@@ -1,0 +1,157 @@
+/* test_leaves.c - sums over leaves have the same bits for every number of ranks, and however the leaves are divided among them.
+ *
+ *     test_leaves                    COLL_TEST_SEED=n repeats a run
+ *
+ * The oracle is leaves.h: a tree by recursion over the leaves, with its own rounding and its own average.  First the sums of one
+ * rank alone: every run of up to 40 leaves, every rule, on every tier. */
+#include "../support/inside.h"
+
+#include "../support/check.h"
+#include "../support/model.h"
+#include "../support/leaves.h"
+
+enum { FEW = 40, COUNT = 37, LONG = 2600, LIMIT_SECONDS = 240 };
+
+static uint64_t state;                            /* of the draws of this file                                */
+
+/* ---- >>alone: the nodes of a run ---- */
+
+/* Do the nodes have these bits?  Where both are NaN, the payload does not matter: it is lost in the result. */
+static bool are_nodes(const leaves_rule *r, const void *got, const void *expected, size_t reals)
+{
+    const unsigned char *const a = got, *const b = expected;
+    const size_t size = leaves_in_doubles(r) ? 8 : sizeof(float);
+    double x[2];
+    float y[2];
+
+    if (model_type_of(r->type).class == MODEL_INTEGER) return !memcmp(a, b, reals * model_type_of(r->type).size);
+    for (size_t i = 0; i < reals * size; i += size) {
+        if (!memcmp(a + i, b + i, size)) continue;
+        memcpy(&x[0], a + i, size), memcpy(&x[1], b + i, size);
+        memcpy(&y[0], a + i, sizeof y[0]), memcpy(&y[1], b + i, sizeof y[1]);
+        if (size == 8 ? !isnan(x[0]) || !isnan(x[1]) : !isnan(y[0]) || !isnan(y[1])) return false;
+    }
+    return true;
+}
+
+/* All leaves from `first` on, on one tier.  After each leaf the nodes are compared.  In place: leaves are written to their
+ * place, if there is one. */
+static void check_run(const leaves_rule *r, uint64_t seed, uint64_t first, uint64_t end, size_t count, int tier, bool in_place)
+{
+    const model_type t = model_type_of(r->type);
+    const size_t reals = count * leaves_reals(r);
+    unsigned char *const expected = support_need(malloc(16 * count * 16));
+    support_buffer leaf = support_buffer_make(count * t.size, (first & 1) * 8);
+    coll_call call = { .kind = COLL_ALLREDUCE };
+    coll_sum *s = NULL;
+    int wrong = 0;
+
+    CHECK(coll_sum_begin(&s, 0, count, r->type, NULL) == COLL_OK, "%s", coll_error(NULL));
+    if (!s) return;
+    (void)coll__leaf_codec_in(&s->codec, r->type, tier, NULL, 0);
+    s->streams = first & 1;
+    CHECK(coll_sum_add(s, leaf.data) == COLL_OK && coll_sum_restart(s, (int64_t)first) == COLL_OK, "%s", coll_error(NULL));
+    for (uint64_t i = first; i < end; i++) {
+        void *const place = in_place ? coll_sum_place(s) : NULL, *const at = place ? place : leaf.data;
+        wrong += in_place && !place != (s->stride != count * t.size);
+        leaves_fill(r, seed, i, count, at);
+        wrong += coll_sum_add(s, at) != COLL_OK;
+        memset(leaf.data, 0xd7, leaf.length);
+        const int made = leaves_nodes(r, seed, first, i + 1, count, expected);
+        wrong += coll_sum_end(s, &call) != COLL_OK || call.first_leaf != (int64_t)first || call.count != count;
+        wrong += made != s->depth || call.leaves != (int64_t)(i + 1 - first) || call.type != r->type;
+        wrong += !are_nodes(r, call.send, expected, reals * (size_t)made);
+    }
+    CHECK(wrong == 0, "%s, tier %d, leaves %d to %d, %zu elements: %d wrong", t.name, tier, (int)first, (int)end, count, wrong);
+    coll_sum_free(s);
+    support_buffer_free(&leaf);
+    free(expected);
+}
+
+static void test_alone(void)
+{
+    for (int rule = 0; rule < LEAVES_RULES; rule++) {
+        const leaves_rule *const r = &leaves_rules[rule];
+        const uint64_t seed = support_random(&state);
+        for (int tier = 0; tier <= coll__tier() && !r->wire && !r->accumulate && !r->scale && r->op == COLL_SUM; tier++) {
+            for (uint64_t first = 0; first < FEW; first++) check_run(r, seed, first, FEW, COUNT, tier, first % 4 > 1);
+            for (uint64_t first = 0; first < 4; first++) check_run(r, seed, first, 8, LONG, tier, first > 1);
+        }
+    }
+}
+
+/* An arena that is too short: the leaf is added when there is memory again. */
+static void test_memory(void)
+{
+    enum { TAKEN = 20 << 10 };
+    static unsigned char block[32 << 10];
+    const coll_allocator *const arena = coll_arena_begin(block, sizeof block);
+    void *const taken = arena->allocate(arena->context, TAKEN, 16);
+    const float leaf[256] = { 1, 2, 3 };
+    coll_sum *s = NULL;
+    int added = 0;
+
+    CHECK(taken && !coll_sum_begin(&s, 0, 256, COLL_F32, arena), "%s", coll_error(NULL));
+    while (coll_sum_add(s, leaf) == COLL_OK) added++;
+    CHECK(added == 30 && strstr(coll_error(NULL), "coll_sum_add: no memory for 1024 bytes"), "%d leaves, \"%s\"", added,
+          coll_error(NULL));
+    arena->free(arena->context, taken, TAKEN);
+    CHECK(!coll_sum_add(s, leaf) && s->next == 31, "%s", coll_error(NULL));
+    coll_sum_free(s);
+    CHECK(coll_arena_used(arena) == 0 && coll_arena_end(arena) == COLL_OK, "%zu bytes are left", coll_arena_used(arena));
+}
+
+/* ---- >>words ---- */
+
+static void says(coll_status got, coll_status expected, const char *sentence)
+{
+    CHECK(got == expected && strstr(coll_error(NULL), sentence), "%s: \"%s\", not \"%s\"", coll_status_text(got),
+          coll_error(NULL), sentence);
+}
+
+static void test_words(void)
+{
+    float leaf[4] = { 1, 2, 3, 4 };
+    coll_call call = { .kind = COLL_ALLREDUCE };
+    coll_sum *s = NULL;
+
+    says(coll_sum_begin(NULL, 0, 4, COLL_F32, NULL), COLL_ERR_ARGUMENT, "coll_sum_begin: out is NULL");
+    says(coll_sum_begin(&s, -1, 4, COLL_F32, NULL), COLL_ERR_ARGUMENT, "first leaf -1 is out of range: 0 or more");
+    says(coll_sum_begin(&s, 0, 4, COLL_F32_I32, NULL), COLL_ERR_UNSUPPORTED, "there is no sum of f32_i32");
+    says(coll_sum_begin(&s, 0, 4, 99, NULL), COLL_ERR_UNSUPPORTED, "invalid type 99");
+    says(coll_sum_begin(&s, 0, SIZE_MAX / 4, COLL_F32, NULL), COLL_ERR_ARGUMENT, "exceeds the memory");
+    CHECK(!s && !coll_sum_begin(&s, 5, 4, COLL_F32, NULL), "%s", coll_error(NULL));
+    says(coll_sum_restart(NULL, 0), COLL_ERR_ARGUMENT, "coll_sum_restart: sum is NULL");
+    says(coll_sum_restart(s, -2), COLL_ERR_ARGUMENT, "first leaf -2 is out of range");
+    says(coll_sum_add(NULL, leaf), COLL_ERR_ARGUMENT, "coll_sum_add: sum is NULL");
+    says(coll_sum_add(s, NULL), COLL_ERR_ARGUMENT, "coll_sum_add: leaf is NULL");
+    CHECK(coll_sum_place(s) && !coll_sum_place(NULL), "%s", coll_error(NULL));
+    says(coll_sum_add(s, (char *)coll_sum_place(s) + 4), COLL_ERR_ARGUMENT, "leaf overlaps the memory of the sum");
+    says(coll_sum_end(NULL, &call), COLL_ERR_ARGUMENT, "coll_sum_end: sum is NULL");
+    says(coll_sum_end(s, NULL), COLL_ERR_ARGUMENT, "coll_sum_end: call is NULL");
+    CHECK(!coll_sum_end(s, &call) && call.leaves == -1 && call.first_leaf == 5, "no leaves: %lld", (long long)call.leaves);
+    CHECK(!coll_sum_add(s, leaf) && !coll_sum_end(s, &call) && call.leaves == 1, "%s", coll_error(NULL));
+    call.flags = COLL_REPRODUCIBLE;
+    says(coll_sum_end(s, &call), COLL_ERR_ARGUMENT, "COLL_REPRODUCIBLE needs the leaves themselves");
+    call.flags = 0, call.accumulate = COLL_F64;
+    says(coll_sum_end(s, &call), COLL_ERR_ARGUMENT, "accumulate is f64, and the leaves are f32");
+    CHECK(!coll_sum_restart(s, INT64_MAX), "%s", coll_error(NULL));
+    says(coll_sum_add(s, leaf), COLL_ERR_ARGUMENT, "there are 2^63 - 1 leaves already");
+    coll_sum_free(s);
+    coll_sum_free(NULL);
+    call.accumulate = 0;
+    CHECK(!coll_sum_begin(&s, 0, 0, COLL_F32, NULL) && !coll_sum_add(s, NULL) && !coll_sum_add(s, NULL)
+          && !coll_sum_end(s, &call), "no elements: %s", coll_error(NULL));
+    coll_sum_free(s);
+}
+
+int main(void)
+{
+    state = support_seed();
+    printf("seed %llu\n", (unsigned long long)state);
+    support_limit(LIMIT_SECONDS, NULL);
+    test_words();
+    test_memory();
+    test_alone();
+    return CHECK_DONE();
+}
