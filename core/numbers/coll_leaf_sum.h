@@ -54,6 +54,12 @@ static bool coll__leaf_codec_in(coll__codec *codec, coll_type type, int tier, ch
 
 static unsigned char *coll__leaf_node(const coll_sum *s, int at) { return s->nodes + (size_t)at * s->stride; }
 
+/* Read a block ahead: the processor does not, at the end of a page, or of so many vectors. */
+COLL__INLINE void coll__leaf_prefetch(const unsigned char *block)
+{
+    for (int line = 0; line < COLL__BLOCK; line += 64) __builtin_prefetch(block + line);
+}
+
 /* Add a leaf to the last `carries` nodes, which become one; 0: copy it behind them. */
 static void coll__leaf_fold(const coll_sum *s, const void *leaf, int carries)
 {
@@ -69,13 +75,14 @@ static void coll__leaf_fold(const coll_sum *s, const void *leaf, int carries)
         const void *const raw = coll__source_at(codec, &source, from), *x = raw;
 
         length = coll__least(s->count - from, most);
-        for (int line = 0; carries > 1 && line < COLL__BLOCK; line += 64)         /* of the next block        */
-            __builtin_prefetch((const char *)raw + COLL__BLOCK + line);
+        if (carries > 1) coll__leaf_prefetch((const unsigned char *)raw + COLL__BLOCK);
         if (!is_onto) x = coll__load(codec, &source, carries || s->streams ? block : last, raw, length, from);
         for (int k = 1; k <= carries; k++) {
+            const unsigned char *const part = coll__leaf_node(s, s->depth - k) + at;
             void *const to = k == carries ? last : block;
-            if (k == 1 && is_onto) codec->onto(to, coll__leaf_node(s, s->depth - k) + at, raw, length);
-            else codec->combine(to, coll__leaf_node(s, s->depth - k) + at, x, length);
+            if (carries > 1) coll__leaf_prefetch(part + COLL__BLOCK);
+            if (k == 1 && is_onto) codec->onto(to, part, raw, length);
+            else codec->combine(to, part, x, length);
             x = to;
         }
         if (x == last) continue;
