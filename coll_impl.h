@@ -34,6 +34,7 @@
  *     coll_leaf_sum.h               sums of runs of leaves, one leaf after the other
  *   core/algorithms/                schedules: knows ranks and blocks; not bytes, types, memory or sockets
  *     coll_round.h                  steps of algorithms: send, recv, copy, fold, in rounds
+ *     coll_leaves.h                 the tree of a sum over leaves, cut into terms
  *     coll_ring_bruck.h             rounds at fixed distances on a circle: circulant, alltoall, direct, ring
  *     coll_tree.h                   rounds with a root: tree and chain
  *     coll_blocks.h                 broadcast and reduce of n blocks in the fewest rounds
@@ -84,6 +85,7 @@
  *     coll_error_feedback.h         error feedback: residuals of narrow wire types
  *     coll_prepared.h               prepares, starts and restarts requests
  *     coll_allreduce_list.h         many tensors in one operation
+ *     coll_allreduce_leaves.h       sums over leaves
  *     coll_offload.h                calls that the transport executes as a whole
  *     coll_carriers.h               the table of carriers: these, messages, rounds
  *     coll_comm_lock.h              the lock of a communicator
@@ -202,6 +204,7 @@ COLL__FOR_SIZE
 #include "core/engine/coll_error_feedback.h"
 #include "core/engine/coll_prepared.h"
 #include "core/engine/coll_allreduce_list.h"
+#include "core/engine/coll_allreduce_leaves.h"
 COLL__FOR_SPEED
 #include "core/engine/coll_offload.h"
 #include "core/engine/coll_carriers.h"

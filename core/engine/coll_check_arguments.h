@@ -386,6 +386,38 @@ static coll_status coll__check_residual(coll_comm *comm, const coll_call *call, 
     return COLL_OK;
 }
 
+/* ---- >>leaves ---- */
+
+/* Check a run of leaves, and set the length of `send` to that of its vectors. */
+static coll_status coll__check_leaves(coll_comm *comm, const coll_call *call, const coll__codec *codec, coll__side *send)
+{
+    const size_t unit = coll__wants_reproducible(call) ? codec->type_size : codec->acc_size;
+    const bool is_sum = coll__kind_reduces(call->kind) && coll__is_floating(call->type)
+        && (call->op == COLL_SUM || call->op == COLL_AVG);
+    size_t bytes;
+
+    if (!COLL__HAS_LEAVES)
+        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "leaves, but this program was compiled with " COLL__PROFILE);
+    if (call->leaves == 0) return COLL__REFUSE("first_leaf is %lld, but leaves is 0: set it to the number of leaves, or to -1",
+                                               (long long)call->first_leaf);
+    if (call->leaves < -1 || call->leaves > INT_MAX || call->first_leaf < 0 || call->first_leaf > INT_MAX)
+        return COLL__REFUSE("%lld leaves from %lld on are out of range: 1 to %d leaves, or -1 for none, from 0 or more on",
+                            (long long)call->leaves, (long long)call->first_leaf, INT_MAX);
+    if (call->kind != COLL_ALLREDUCE || !is_sum || coll__is_mx(call->wire) || call->flags & COLL_STOCHASTIC || call->residual
+        || call->algorithm || coll__is_extended(comm))
+        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "leaves are for sums and averages of floats and complex "
+                                   "numbers in an allreduce, without COLL_STOCHASTIC, mx wire, residual, algorithm and GPUs");
+    const int64_t vectors = coll__leaf_vectors(call->first_leaf, call->leaves, !coll__wants_reproducible(call));
+    if (call->count && __builtin_mul_overflow((size_t)vectors, call->count * unit, &bytes))
+        return COLL__REFUSE("%lld vectors of %zu x %s are more than memory can hold", (long long)vectors, call->count,
+                            coll_type_name(call->type));
+    if (vectors && unit > codec->type_size && (call->send == COLL_IN_PLACE || call->send == call->recv) && call->count)
+        return COLL__REFUSE("in place, but elements of nodes have %zu bytes and those of the result %zu: give two buffers", unit,
+                            codec->type_size);
+    send->count = (size_t)vectors * call->count * (unit / codec->type_size);
+    return COLL_OK;
+}
+
 /* ---- >>algorithm ---- */
 
 /* The tuner's query for a checked call. */
@@ -485,6 +517,7 @@ static coll_status coll__check_call(coll_comm *comm, coll_call *call, coll__code
     if ((status = coll__check_numbers(comm, call, &send, &recv)) < 0) return status;
     if ((status = coll__check_arithmetic(comm, call, codec)) < 0) return status;
     if (call->residual && (status = coll__check_feedback(comm, call)) < 0) return status;
+    if ((call->leaves || call->first_leaf) && (status = coll__check_leaves(comm, call, codec, &send)) < 0) return status;
     if (call->kind == COLL_BARRIER) {
         coll__plan_make(comm, call, codec);
         return COLL_OK;

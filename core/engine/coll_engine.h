@@ -39,7 +39,7 @@ static unsigned char *coll__in_one_piece(const coll_request *r, const coll__stag
                                          size_t *bytes)
 {
     unsigned char *first = NULL;
-    bool is_one = coll__is_slot(span->place) || coll__is_same(&r->codec);
+    bool is_one = coll__is_as_sent(r, span->place);
     coll__range elements;
 
     *bytes = 0;
@@ -66,7 +66,7 @@ static void coll__pack_span(const coll_request *r, coll__stage *stage, const col
         coll__range x;
         unsigned char *at = coll__locate(r, stage, span, i, slice, &x);
         if (x.count == 0) continue;
-        const bool as_is = coll__is_slot(span->place) || coll__is_same(&r->codec);
+        const bool as_is = coll__is_as_sent(r, span->place);
         const size_t length = coll__bytes_of(r, span->place, x.count);
         if (as_is) memcpy(is_outgoing ? message : at, is_outgoing ? at : message, length);
         else if (is_outgoing) coll__pack(&r->codec, message, at, x.count, x.at, coll__whose(r, span->place));
@@ -180,7 +180,7 @@ static void coll__note_made(const coll_request *r, coll__stage *stage, const col
                 if (i < from->span.blocks) *spot++ = coll__spot_of(r, stage, &from->span, i, slice, &x);
             if (spot == first) continue;
             const coll__spot to = coll__spot_of(r, stage, &step->span, i, slice, &there);
-            stage->made[stage->made_count++] = (coll__made){ to, x.count, x.at, (int)(spot - first) };
+            stage->made[stage->made_count++] = (coll__made){ to, x.count, x.at, (int)(spot - first), step->numbers };
         }
     }
 }
@@ -283,7 +283,7 @@ static __attribute__((noinline)) coll_status coll__message_failed(coll_request *
 /* Fold, block by block. */
 static void coll__do_folds(const coll_request *r, const coll__stage *stage)
 {
-    static const coll__format formats[COLL__PLACES] = { COLL__AS_USER, COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM };
+    static const coll__format formats[] = { COLL__AS_USER, COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM, COLL__AS_SUM };
     coll__session *const session = r->comm->session;
     const bool tells = session->transport->charge_reduce != NULL;
     const coll__spot *spot = stage->spots + stage->copies;
@@ -300,7 +300,7 @@ static void coll__do_folds(const coll_request *r, const coll__stage *stage)
         }
         coll__combine(&r->codec, &(coll__sum){ .sources = sources, .n = m->from, .results = &result, .m = 1,
                                                .format = formats[m->to.place], .count = m->count, .index = m->index,
-                                               .scratch = r->execution->scratch });
+                                               .scratch = r->execution->scratch, .numbers = m->numbers });
     }
     if (!COLL__MANY_THREADS) session->runs_operation = false;
     if (folded > 0) session->transport->charge_reduce(session->context, folded);
