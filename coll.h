@@ -1240,7 +1240,7 @@ COLL_API double coll_sim_time(const coll_comm *comm);
 #endif
 
 #include "core/contract/coll_memory.h"
-#include "core/contract/coll_leaves.h"
+#include "core/contract/coll_leaf_nodes.h"
 #include "core/contract/coll_transport.h"
 #include "core/contract/coll_wrap.h"
 

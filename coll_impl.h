@@ -47,7 +47,7 @@
  *   core/contract/                  interfaces of calls and transports
  *     coll_config.h                 the configuration, and the simulated machine; coll.h includes it
  *     coll_memory.h                 memory of the program: allocators, arenas; coll.h includes it
- *     coll_leaves.h                 nodes of a run of leaves, for calls with leaves; coll.h includes it
+ *     coll_leaf_nodes.h             nodes of a run of leaves, for calls with leaves; coll.h includes it
  *     coll_wrap.h                   communicators made from those of NCCL and MPI; coll.h includes it
  *     coll_transport.h              the interface of a transport; coll.h includes it
  *     coll_shape.h                  blocks in the buffers of each kind of call: a row for each kind

@@ -26,10 +26,10 @@ struct coll_sum {
 };
 
 /* Longer vectors are copied past the caches: several of them do not fit there. */
-enum { COLL__LEAF_STREAMED = 8 << 20 };
+enum { COLL__RUN_STREAMED = 8 << 20 };
 
 /* The nodes that leaf i completes, in a run that begins at `first`. */
-static int coll__leaf_carries(uint64_t first, uint64_t i)
+static int coll__run_carries(uint64_t first, uint64_t i)
 {
     int carries = 0;
 
@@ -38,7 +38,7 @@ static int coll__leaf_carries(uint64_t first, uint64_t i)
 }
 
 /* The codec of leaves.  Nodes are plain vectors of accumulators, whatever order calls of this type use. */
-static bool coll__leaf_codec_in(coll__codec *codec, coll_type type, int tier, char *why, size_t room)
+static bool coll__run_codec_in(coll__codec *codec, coll_type type, int tier, char *why, size_t room)
 {
     const coll_call call = { .kind = COLL_ALLREDUCE, .type = type, .op = COLL_SUM };
 
@@ -52,16 +52,16 @@ static bool coll__leaf_codec_in(coll__codec *codec, coll_type type, int tier, ch
     return true;
 }
 
-static unsigned char *coll__leaf_node(const coll_sum *s, int at) { return s->nodes + (size_t)at * s->stride; }
+static unsigned char *coll__run_node(const coll_sum *s, int at) { return s->nodes + (size_t)at * s->stride; }
 
 /* Read a block ahead: the processor does not, at the end of a page, or of so many vectors. */
-COLL__INLINE void coll__leaf_prefetch(const unsigned char *block)
+COLL__INLINE void coll__run_prefetch(const unsigned char *block)
 {
     for (int line = 0; line < COLL__BLOCK; line += 64) __builtin_prefetch(block + line);
 }
 
 /* Add a leaf to the last `carries` nodes, which become one; 0: copy it behind them. */
-static void coll__leaf_fold(const coll_sum *s, const void *leaf, int carries)
+static void coll__run_fold(const coll_sum *s, const void *leaf, int carries)
 {
     _Alignas(64) unsigned char block[COLL__BLOCK];
     const coll__codec *const codec = &s->codec;
@@ -71,16 +71,16 @@ static void coll__leaf_fold(const coll_sum *s, const void *leaf, int carries)
 
     for (size_t from = 0, length; from < s->count; from += length) {
         const size_t at = from * codec->acc_size;
-        unsigned char *const last = coll__leaf_node(s, s->depth - carries) + at;
+        unsigned char *const last = coll__run_node(s, s->depth - carries) + at;
         const void *const raw = coll__source_at(codec, &source, from), *x = raw;
 
         length = coll__least(s->count - from, most);
-        if (carries > 1) coll__leaf_prefetch((const unsigned char *)raw + COLL__BLOCK);
+        if (carries > 1) coll__run_prefetch((const unsigned char *)raw + COLL__BLOCK);
         if (!is_onto) x = coll__load(codec, &source, carries || s->streams ? block : last, raw, length, from);
         for (int k = 1; k <= carries; k++) {
-            const unsigned char *const part = coll__leaf_node(s, s->depth - k) + at;
+            const unsigned char *const part = coll__run_node(s, s->depth - k) + at;
             void *const to = k == carries ? last : block;
-            if (carries > 1) coll__leaf_prefetch(part + COLL__BLOCK);
+            if (carries > 1) coll__run_prefetch(part + COLL__BLOCK);
             if (k == 1 && is_onto) codec->onto(to, part, raw, length);
             else codec->combine(to, part, x, length);
             x = to;

@@ -48,7 +48,7 @@ static void check_run(const leaves_rule *r, uint64_t seed, uint64_t first, uint6
 
     CHECK(coll_sum_begin(&s, 0, count, r->type, NULL) == COLL_OK, "%s", coll_error(NULL));
     if (!s) return;
-    (void)coll__leaf_codec_in(&s->codec, r->type, tier, NULL, 0);
+    (void)coll__run_codec_in(&s->codec, r->type, tier, NULL, 0);
     s->streams = first & 1;
     CHECK(coll_sum_add(s, leaf.data) == COLL_OK && coll_sum_restart(s, (int64_t)first) == COLL_OK, "%s", coll_error(NULL));
     for (uint64_t i = first; i < end; i++) {
@@ -145,13 +145,146 @@ static void test_words(void)
     coll_sum_free(s);
 }
 
-int main(void)
+/* ---- >>worlds: all splits of up to FEW leaves into runs ---- */
+
+enum { RANKS_MOST = 6, FAILURES_MOST = 10 };
+
+/* Leaves and results of a rule, made once for all ranks. */
+typedef struct prepared {
+    unsigned char *leaves[FEW], *results[FEW + 1];
+} prepared;
+
+static prepared all_rules[LEAVES_FLOATS];
+
+static void prepare_rules(uint64_t seed)
 {
+    for (int rule = 0; rule < LEAVES_FLOATS; rule++) {
+        const leaves_rule *const r = &leaves_rules[rule];
+        const size_t length = COUNT * model_type_of(r->type).size;
+        for (int i = 0; i < FEW; i++) {
+            all_rules[rule].leaves[i] = support_need(malloc(length));
+            all_rules[rule].results[i + 1] = support_need(malloc(length));
+            leaves_fill(r, seed, (uint64_t)i, COUNT, all_rules[rule].leaves[i]);
+            leaves_expect(r, seed, (uint64_t)i + 1, COUNT, all_rules[rule].results[i + 1]);
+        }
+    }
+}
+
+static void free_rules(void)
+{
+    for (int rule = 0; rule < LEAVES_FLOATS; rule++)
+        for (int i = 0; i < FEW; i++) free(all_rules[rule].leaves[i]), free(all_rules[rule].results[i + 1]);
+}
+
+/* The splits of `total` leaves into `ranks` runs: rank i has leaves [cuts[i], cuts[i + 1]). */
+static void first_split(int *cuts, int ranks, int total)
+{
+    for (int i = 0; i < ranks; i++) cuts[i] = i;
+    cuts[ranks] = total;
+}
+
+static bool next_split(int *cuts, int ranks, int total)
+{
+    for (int i = ranks - 1; i > 0; i--) {
+        if (cuts[i] + 1 > total - (ranks - i)) continue;
+        cuts[i]++;
+        for (int k = i + 1; k < ranks; k++) cuts[k] = cuts[k - 1] + 1;
+        return true;
+    }
+    return false;
+}
+
+typedef struct plan {
+    const char *world;
+    uint64_t    seed;
+    int         most;                             /* leaves                                                   */
+    int         only;                             /* the rule; -1: each split draws one                       */
+    long        splits;                           /* tried so far, by rank 0                                  */
+} plan;
+
+/* Tell of a wrong result. */
+static void check_result(coll_comm *comm, const char *name, const leaves_rule *r, const int *cuts, size_t count, const char *wrong)
+{
+    char text[400] = "";
+
+    for (int i = 0; wrong && i < coll_size(comm); i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), " %d", cuts[i + 1] - cuts[i]);
+    CHECK(!wrong, "%s, rank %d: %zu x %s, %s over %s in %s, flags %u, runs of%s leaves: %s", name, coll_rank(comm), count,
+          coll_type_name(r->type), coll_op_name(r->op), coll_type_name(r->wire), coll_type_name(r->accumulate), r->flags, text,
+          wrong);
+}
+
+/* One rank's part in one split: coll_sum_... makes the nodes, or the oracle if the sum has another type than they would. */
+static bool is_split_right(coll_comm *comm, const plan *p, int rule, const int *cuts, int total, bool is_told)
+{
+    const leaves_rule *const r = &leaves_rules[rule];
+    const size_t length = COUNT * model_type_of(r->type).size;
+    const int me = coll_rank(comm), first = cuts[me], end = cuts[me + 1];
+    _Alignas(16) unsigned char recv[COUNT * 16], nodes[COUNT * 8 * 12];
+    coll_call call = leaves_call(r);
+    coll_sum *sum = NULL;
+    coll_status status = COLL_OK;
+
+    call.recv = recv;
+    if (r->accumulate) {
+        (void)leaves_nodes(r, p->seed, (uint64_t)first, (uint64_t)end, COUNT, nodes);
+        call.send = nodes, call.count = COUNT, call.first_leaf = first, call.leaves = end - first;
+    } else {
+        status = coll_sum_begin(&sum, first, COUNT, r->type, NULL);
+        for (int i = first; i < end && !status; i++) status = coll_sum_add(sum, all_rules[rule].leaves[i]);
+        if (!status) status = coll_sum_end(sum, &call);
+        if (status) check_result(comm, p->world, r, cuts, COUNT, coll_error(NULL));
+    }
+    status = coll_run(comm, &call);
+    coll_sum_free(sum);
+    const bool is_right = !status && !memcmp(recv, all_rules[rule].results[total], length);
+    if (is_told || is_right) check_result(comm, p->world, r, cuts, COUNT, status ? coll_error(comm) : is_right ? NULL : "other bits");
+    return is_right;
+}
+
+static int run_splits(coll_comm *comm, void *arg)
+{
+    plan *const p = arg;
+    const int ranks = coll_size(comm);
+    int cuts[RANKS_MOST + 1], wrong = 0;
+    uint64_t number = 0;
+
+    for (int total = ranks; total <= p->most; total++) {
+        first_split(cuts, ranks, total);
+        do {
+            const int drawn = (int)(support_mix(p->seed + number++) % LEAVES_FLOATS);
+            wrong += !is_split_right(comm, p, p->only < 0 ? drawn : p->only, cuts, total, wrong < FAILURES_MOST);
+        } while (next_split(cuts, ranks, total));
+    }
+    if (coll_rank(comm) == 0) p->splits += (long)number;
+    return wrong != 0;
+}
+
+/* All splits of up to `most` leaves into runs of up to RANKS_MOST ranks. */
+static void test_splits(const char *world, int most, int only)
+{
+    plan p = { .world = world, .seed = support_random(&state), .most = most, .only = only };
+
+    prepare_rules(p.seed);
+    for (int ranks = 1; ranks <= RANKS_MOST; ranks++) CHECK(support_run(world, ranks, run_splits, &p) == 0, "%s", world);
+    printf("%s: %ld splits of up to %d leaves into up to %d runs\n", world, p.splits, most, RANKS_MOST);
+    free_rules();
+}
+
+int main(int argc, char **argv)
+{
+    const char *const list = argc > 1 ? argv[1] : NULL;
+    const int most = argc > 2 ? atoi(argv[2]) : 12;
+    int at = 0;
+
     state = support_seed();
     printf("seed %llu\n", (unsigned long long)state);
     support_limit(LIMIT_SECONDS, NULL);
-    test_words();
-    test_memory();
-    test_alone();
+    if (support_listed(list, "alone")) {
+        test_words();
+        test_memory();
+        test_alone();
+    }
+    for (const char *world; (world = support_world_next(list, &at));) test_splits(world, most, -1);
     return CHECK_DONE();
 }

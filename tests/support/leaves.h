@@ -27,7 +27,8 @@ static const leaves_rule leaves_rules[] = {
     { COLL_F32, 0, COLL_F64, COLL_SUM, 0, 0 },           { COLL_BF16, 0, COLL_F64, COLL_AVG, 0, 0 },
     { COLL_I32, 0, 0, COLL_SUM, 0, 0 },                  { COLL_U8, 0, 0, COLL_SUM, 0, 0 }
 };
-enum { LEAVES_RULES = sizeof leaves_rules / sizeof *leaves_rules };
+/* Integers are last: the library adds them up, but has no calls with leaves of them. */
+enum { LEAVES_RULES = sizeof leaves_rules / sizeof *leaves_rules, LEAVES_FLOATS = LEAVES_RULES - 2 };
 
 SUPPORT bool leaves_in_doubles(const leaves_rule *r)
 {

@@ -1,9 +1,9 @@
-/* coll_leaves.h - the nodes of a run of leaves, for a call with leaves (see Leaves in coll.h).  Public; coll.h includes it. */
+/* coll_leaf_nodes.h - the nodes of a run of leaves, for a call with leaves (see Leaves in coll.h).  Public; coll.h includes it. */
 #ifndef COLL_H
 #include "../../coll.h"                           /* which includes this one                                  */
 #endif
-#ifndef COLL_LEAVES_H
-#define COLL_LEAVES_H
+#ifndef COLL_LEAF_NODES_H
+#define COLL_LEAF_NODES_H
 
 #ifdef __cplusplus
 extern "C" {
@@ -46,4 +46,4 @@ COLL_API void coll_sum_free(coll_sum *sum);
 }
 #endif
 
-#endif /* COLL_LEAVES_H */
+#endif /* COLL_LEAF_NODES_H */
