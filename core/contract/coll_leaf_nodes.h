@@ -35,8 +35,8 @@ COLL_API void *coll_sum_place(coll_sum *sum);
 /* Add the next leaf.  It may be changed afterwards, unless it is in its place.  After COLL_ERR_MEMORY it may be added again. */
 COLL_API coll_status coll_sum_add(coll_sum *sum, const void *leaf);
 
-/* Set send, count, type, first_leaf and leaves of a call.  The nodes are valid until coll_sum_restart, coll_sum_add or
- * coll_sum_free, and a call in place may write to them. */
+/* Set send, count, type, first_leaf and leaves of a call.  The nodes are valid until another function is called with the sum.
+ * A call in place may write to them. */
 COLL_API coll_status coll_sum_end(coll_sum *sum, coll_call *call);
 
 /* Free a sum.  NULL is allowed. */

@@ -271,6 +271,139 @@ static void test_splits(const char *world, int most, int only)
     free_rules();
 }
 
+/* ---- >>random: more ranks and leaves, every form of a call ---- */
+
+enum { MANY_RANKS = 64, SAMPLES = 24, WORK_MOST = 60000 };
+
+typedef enum style { STYLE_RUN, STYLE_START, STYLE_PREPARED, STYLES } style;
+
+/* A case: cuts of the leaves, and some reals of the result. */
+typedef struct random_case {
+    const leaves_rule *rule;
+    uint64_t seed;
+    int      ranks, total, cuts[MANY_RANKS + 1];
+    size_t   count, at[SAMPLES];
+    uint64_t expected[SAMPLES];
+    style    style;
+    bool     in_place;
+} random_case;
+
+typedef struct random_plan { const char *world; const random_case *cases; int count; } random_plan;
+
+static int compare_ints(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+
+/* Runs: equal ones, powers of two in falling order and the rest, or any, of which some are empty. */
+static void draw_cuts(random_case *c)
+{
+    const int way = (int)(support_random(&state) % 4), ranks = c->ranks;
+    int left = c->total;
+
+    c->cuts[0] = 0, c->cuts[ranks] = c->total;
+    for (int i = 1; i < ranks; i++) {
+        int part = 1;
+        while (way == 1 && 2 * part * (ranks - i + 1) <= 2 * left) part *= 2;
+        left -= part < left ? part : left;
+        c->cuts[i] = way == 0 ? c->total * i / ranks : way == 1 ? c->total - left : (int)(support_random(&state) % (unsigned)(c->total + 1));
+    }
+    qsort(c->cuts, (size_t)ranks + 1, sizeof *c->cuts, compare_ints);
+}
+
+static void draw_case(random_case *c, int ranks)
+{
+    static const size_t counts[] = { 1, 2, 33, 500, 3001, 20000 };
+    const uint64_t random = support_random(&state);
+
+    *c = (random_case){ .rule = &leaves_rules[random % LEAVES_FLOATS], .seed = support_random(&state), .ranks = ranks,
+                        .style = (style)(random >> 16) % STYLES, .in_place = random >> 24 & 1 };
+    c->total = 1 + (int)((random >> 32) % (random >> 20 & 3 ? 60 : 1000));
+    c->count = counts[(random >> 8) % (sizeof counts / sizeof *counts)];
+    while (c->count * (size_t)c->total > WORK_MOST) c->count = c->count / 2 + 1, c->total -= c->count <= 2 ? c->total / 2 : 0;
+    draw_cuts(c);
+    const size_t reals = c->count * leaves_reals(c->rule);
+    const model_type t = model_type_of(c->rule->type);
+    for (int k = 0; k < SAMPLES; k++) {
+        double values[LEAVES_MOST];
+        c->at[k] = k == 0 ? reals - 1 : support_random(&state) % reals;
+        for (int i = 0; i < c->total; i++)
+            values[i] = model_value(&t.part, leaves_real(c->rule, c->seed, (uint64_t)i, c->at[k]));
+        const double sum = leaves_node(values, (uint64_t)c->total, leaves_top((uint64_t)c->total), 0, leaves_in_doubles(c->rule));
+        c->expected[k] = leaves_finish(c->rule, sum, (uint64_t)c->total);
+    }
+}
+
+/* The nodes of a run, by coll_sum_... or the oracle; the memory of the latter is returned. */
+static coll_status bring(const random_case *c, int first, int end, coll_sum **sum, coll_call *call, unsigned char **memory)
+{
+    const size_t bytes = c->count * model_type_of(c->rule->type).size;
+    coll_status status = COLL_OK;
+
+    *memory = support_need(malloc(c->rule->accumulate ? c->count * 8 * 24 : bytes));
+    if (c->rule->accumulate) {
+        (void)leaves_nodes(c->rule, c->seed, (uint64_t)first, (uint64_t)end, c->count, *memory);
+        call->send = *memory, call->count = c->count, call->first_leaf = first, call->leaves = end > first ? end - first : -1;
+        return COLL_OK;
+    }
+    status = coll_sum_begin(sum, first, c->count, c->rule->type, NULL);
+    for (int i = first; i < end && !status; i++) {
+        leaves_fill(c->rule, c->seed, (uint64_t)i, c->count, *memory);
+        status = coll_sum_add(*sum, *memory);
+    }
+    return status ? status : coll_sum_end(*sum, call);
+}
+
+static coll_status carry_out(coll_comm *comm, const coll_call *call, style how, bool is_again)
+{
+    coll_request *request = NULL;
+    coll_status status;
+
+    if (how == STYLE_RUN) return coll_run(comm, call);
+    status = how == STYLE_START ? coll_start(comm, call, &request) : coll_prepare(comm, call, &request);
+    if (!status && how == STYLE_PREPARED) status = coll_restart(request);
+    if (!status) status = coll_wait(request);
+    if (!status && how == STYLE_PREPARED && is_again && !(status = coll_restart(request))) status = coll_wait(request);
+    coll_request_free(request);
+    return status;
+}
+
+static int run_cases(coll_comm *comm, void *arg)
+{
+    const random_plan *const p = arg;
+    const int me = coll_rank(comm);
+    int wrong = 0;
+
+    for (int i = 0; i < p->count; i++) {
+        const random_case *const c = &p->cases[i];
+        const model_type t = model_type_of(c->rule->type);
+        coll_call call = leaves_call(c->rule);
+        unsigned char *memory = NULL, *const recv = support_need(malloc(c->count * t.size));
+        coll_sum *sum = NULL;
+        int off = 0;
+        coll_status status = bring(c, c->cuts[me], c->cuts[me + 1], &sum, &call, &memory);
+        if (status) CHECK(!status, "%s", coll_error(NULL));
+        call.recv = recv;
+        if (c->in_place && sum && sum->codec.direct && call.leaves > 0) call.recv = (void *)(uintptr_t)call.send;
+        status = carry_out(comm, &call, c->style, !c->in_place);
+        for (int k = 0; k < SAMPLES && !status; k++)
+            off += support_load(&t.part, (unsigned char *)call.recv + c->at[k] * t.part.size) != c->expected[k];
+        if (off || status) wrong++;
+        check_result(comm, p->world, c->rule, c->cuts, c->count, status ? coll_error(comm) : off ? "other bits" : NULL);
+        coll_sum_free(sum);
+        free(recv);
+        free(memory);
+    }
+    return wrong != 0;
+}
+
+static void test_random(const char *world, int ranks, int count)
+{
+    random_case *const cases = support_need(malloc((size_t)count * sizeof *cases));
+    random_plan p = { world, cases, count };
+
+    for (int i = 0; i < count; i++) draw_case(&cases[i], ranks);
+    CHECK(support_run(world, ranks, run_cases, &p) == 0, "%s, %d ranks", world, ranks);
+    free(cases);
+}
+
 int main(int argc, char **argv)
 {
     const char *const list = argc > 1 ? argv[1] : NULL;
@@ -279,12 +412,16 @@ int main(int argc, char **argv)
 
     state = support_seed();
     printf("seed %llu\n", (unsigned long long)state);
-    support_limit(LIMIT_SECONDS, NULL);
+    support_limit(most > 16 ? 10 * LIMIT_SECONDS : LIMIT_SECONDS, NULL);
     if (support_listed(list, "alone")) {
         test_words();
         test_memory();
         test_alone();
     }
-    for (const char *world; (world = support_world_next(list, &at));) test_splits(world, most, -1);
+    for (const char *world; (world = support_world_next(list, &at));) {
+        test_splits(world, most, -1);
+        for (int ranks = 1; ranks <= (strncmp(world, "tcp", 3) ? MANY_RANKS : 9); ranks += 1 + ranks / 2)
+            test_random(world, ranks, 12);
+    }
     return CHECK_DONE();
 }
