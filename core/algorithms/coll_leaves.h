@@ -64,7 +64,8 @@ static int64_t coll__leaf_vectors(int64_t at, int64_t leaves, bool are_sums)
 /* Bytes of the lists of a tree. */
 static size_t coll__leaves_bytes(int64_t nodes, int size)
 {
-    return (size_t)nodes * (sizeof(coll__leaf_node) + sizeof(coll__leaf_term) + 2 * sizeof(int)) + (size_t)(size + 1) * sizeof(int);
+    return (size_t)nodes * (sizeof(coll__leaf_node) + sizeof(coll__leaf_term) + 2 * sizeof(int))
+         + (size_t)(size + 1) * sizeof(int);
 }
 
 /* Append the nodes of the next rank. */
@@ -128,8 +129,10 @@ static void coll__leaves_settle(coll__leaves *t, int me, int size)
 /* Is it the tree over the ranks?  Then each has one node, and node i is number i, as far as it tells which sums are complete. */
 static bool coll__leaves_are_ranks(const coll__leaves *t, int size)
 {
-    for (int i = 0; i < t->nodes; i++)
-        if (t->node[i].rank != i || (i < t->nodes - 1 && (t->node_number[i] ^ (t->node_number[i] + 1)) != (i ^ (i + 1)))) return false;
+    for (int i = 0; i < t->nodes; i++) {
+        const int number = i < t->nodes - 1 ? t->node_number[i] : i;
+        if (t->node[i].rank != i || (number ^ (number + 1)) != (i ^ (i + 1))) return false;
+    }
     return t->nodes == size;
 }
 
@@ -153,7 +156,7 @@ static void coll__leaves_gather(coll__round *now)
         }
     for (const coll__leaf_term *term = t->term; term < t->term + t->terms; term++) {
         if (term->rank != now->rank || term->count == 1) continue;
-        coll__fold_nodes(now, coll__slots(COLL__PART, term->slot * now->blocks, now->blocks, 0), t->node_number + term->first);
+        coll__fold(now, coll__slots(COLL__PART, term->slot * now->blocks, now->blocks, 0));
         for (const coll__leaf_node *n = t->node + term->first; n < t->node + term->first + term->count; n++)
             coll__from(now, n->rank == now->rank
                                 ? coll__leaf_blocks(now, n->vector, 0, now->blocks)
@@ -161,11 +164,22 @@ static void coll__leaves_gather(coll__round *now)
     }
 }
 
+/* The numbers of the sources of a fold: of the terms; or of the nodes of a sum that rank `me` makes as a home. */
+static const int *coll__leaf_numbers(const coll__leaves *t, int me, bool is_result, size_t slot)
+{
+    int k = t->first_term[me];
+
+    if (is_result) return t->term_number;
+    while (t->term[k].count == 1 || (size_t)t->term[k].slot != slot) k++;
+    return t->node_number + t->term[k].first;
+}
+
 /* A block of a term of this rank, and where that of another rank is received. */
 static coll__span coll__leaf_own(const coll__round *now, int term, int block)
 {
     const coll__leaf_term *const t = &now->leaves->term[term];
 
+    block = coll__mod(block, now->blocks);
     if (t->count == 1) return coll__leaf_blocks(now, now->leaves->node[t->first].vector, block, 1);
     return coll__slot_of(COLL__PART, t->slot * now->blocks + block, block);
 }
@@ -180,16 +194,24 @@ static coll__span coll__leaf_other(const coll__round *now, int term)
 
 /* ---- >>terms of a sum: one input of each rank, or nodes of a tree over leaves ---- */
 
-/* The number of the first term of a rank; terms are in the order of ranks. */
+/* The terms of a rank: their first number, and that behind the last.  Terms are in the order of ranks. */
 static inline int coll__first_term(const coll__round *now, int rank)
 {
 #if COLL__HAS_LEAVES
-    if (now->leaves) return now->leaves->first_term[rank];
+    if (now->leaves) return now->leaves->first_term[coll__mod(rank, now->size)];
 #endif
     return (void)now, rank;
 }
 
-/* Block `block` of a term of this rank; where this rank receives its block of a term of rank `rank`. */
+static inline int coll__end_term(const coll__round *now, int rank)
+{
+#if COLL__HAS_LEAVES
+    if (now->leaves) return now->leaves->first_term[coll__mod(rank, now->size) + 1];
+#endif
+    return (void)now, rank + 1;
+}
+
+/* Block `block` of a term of this rank; and where it receives its block of a term of another rank. */
 static inline coll__span coll__own_term(const coll__round *now, int term, int block)
 {
 #if COLL__HAS_LEAVES
@@ -203,7 +225,7 @@ static inline coll__span coll__other_term(const coll__round *now, int term)
 #if COLL__HAS_LEAVES
     if (now->leaves) return coll__leaf_other(now, term);
 #endif
-    return coll__slot_of(COLL__WORK, coll__mod(term - now->rank, now->size), now->rank);
+    return coll__slot_of(COLL__WORK, term - now->rank + (term < now->rank ? now->size : 0), now->rank);
 }
 
 #endif /* COLL_LEAVES_H */

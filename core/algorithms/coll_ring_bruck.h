@@ -160,24 +160,19 @@ static void coll__direct_exchange(coll__round *now)
     const int me = now->rank, size = now->size;
 
     for (int j = 1; j < size; j++) {
-        const int to = coll__mod(me + j, size), from = coll__mod(me - j, size);
-        for (int t = coll__first_term(now, me); t < coll__first_term(now, me + 1); t++)
-            coll__send(now, to, coll__own_term(now, t, to));
-        for (int t = coll__first_term(now, from); t < coll__first_term(now, from + 1); t++)
-            coll__recv(now, from, coll__other_term(now, t));
+        for (int t = coll__first_term(now, me); t < coll__end_term(now, me); t++)
+            coll__send(now, me + j, coll__own_term(now, t, me + j));
+        for (int t = coll__first_term(now, me - j); t < coll__end_term(now, me - j); t++)
+            coll__recv(now, me - j, coll__other_term(now, t));
     }
 }
 
 /* The canonical reduction: all terms of this rank's block, in the order of ranks, in one fold with one rounding. */
 static void coll__fold_terms(coll__round *now, coll__span to)
 {
-#if COLL__HAS_LEAVES
-    coll__fold_nodes(now, to, now->leaves ? now->leaves->term_number : NULL);
-#else
     coll__fold(now, to);
-#endif
     for (int i = 0; i < now->size; i++)
-        for (int t = coll__first_term(now, i); t < coll__first_term(now, i + 1); t++)
+        for (int t = coll__first_term(now, i); t < coll__end_term(now, i); t++)
             coll__from(now, i == now->rank ? coll__own_term(now, t, now->rank) : coll__other_term(now, t));
 }
 

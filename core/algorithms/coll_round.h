@@ -41,7 +41,6 @@ typedef struct coll__step {
     int        peer;                              /* send, recv                                               */
     coll__span span;                              /* what is sent; the destination otherwise; FROM: what is folded */
     coll__span from;                              /* copy                                                     */
-    const int *numbers;                           /* fold: of the nodes in FROM (coll__sum); NULL: 0, 1, ...  */
 } coll__step;
 
 typedef struct coll__leaves coll__leaves;         /* coll_leaves.h                                            */
@@ -59,7 +58,9 @@ typedef struct coll__round {
     bool is_exclusive;                            /* exscan, not scan                                         */
     const int *order;                             /* ranks in the order of a ring or chain; NULL: 0, 1, ...   */
     const coll__graph *graph;
+#if COLL__HAS_LEAVES
     const coll__leaves *leaves;                   /* the terms of the sum; NULL: one of each rank             */
+#endif
     coll__step *steps;                            /* NULL: only count                                         */
     int count, capacity;
     int moved, sent;                              /* blocks in sends and receives; messages sent              */
@@ -135,13 +136,11 @@ static inline void coll__copy(coll__round *now, coll__span to, coll__span from)
 
 /* Fold block by block the spans of the following coll__from, in that order: block i of `to` becomes the combination of block i
  * of all of them that have so many.  A result in PART stays partial; elsewhere it is divided (COLL_AVG), scaled and rounded.
- * `to` may be one of the sources.  `numbers`: of the sources, if they are nodes of a tree over leaves. */
-static inline void coll__fold_nodes(coll__round *now, coll__span to, const int *numbers)
+ * `to` may be one of the sources. */
+static inline void coll__fold(coll__round *now, coll__span to)
 {
-    coll__add_step(now, (coll__step){ .verb = COLL__FOLD, .span = to, .numbers = numbers });
+    coll__add_step(now, (coll__step){ .verb = COLL__FOLD, .span = to });
 }
-
-static inline void coll__fold(coll__round *now, coll__span to) { coll__fold_nodes(now, to, NULL); }
 
 static inline void coll__from(coll__round *now, coll__span source)
 {

@@ -84,19 +84,19 @@ static coll_status coll__leaves_check(const coll_request *r, int64_t *all)
         const int rank = coll__world_rank(r->comm, i);
         if (run->leaves == 0) continue;
         if (run->first != *all && before < 0)
-            coll__set_failure(&failure, COLL_ERR_MISMATCH, rank, "allreduce #%u over leaves: rank %d has the first ones, from leaf "
-                              "%lld on: they begin with leaf 0", r->sequence, rank, (long long)run->first);
+            coll__set_failure(&failure, COLL_ERR_MISMATCH, rank, "allreduce #%u: the first leaves, those of rank %d, begin with "
+                              "leaf %lld: they must begin with 0", r->sequence, rank, (long long)run->first);
         else if (run->first != *all)
-            coll__set_failure(&failure, COLL_ERR_MISMATCH, rank, "allreduce #%u over leaves: rank %d has leaves %lld to %lld, but "
-                              "those of rank %d end with %lld: runs must adjoin, in the order of the ranks", r->sequence, rank,
+            coll__set_failure(&failure, COLL_ERR_MISMATCH, rank, "allreduce #%u: rank %d has leaves %lld to %lld, but those of "
+                              "rank %d end with %lld: runs must adjoin, in the order of the ranks", r->sequence, rank,
                               (long long)run->first, (long long)(run->first + run->leaves - 1), before, (long long)*all - 1);
         before = rank;
         *all += run->leaves;
     }
-    if (*all == 0) coll__set_failure(&failure, COLL_ERR_MISMATCH, -1, "allreduce #%u over leaves: no rank has any", r->sequence);
+    if (*all == 0) coll__set_failure(&failure, COLL_ERR_MISMATCH, -1, "allreduce #%u: no rank has leaves", r->sequence);
     else if (*all > INT_MAX)
-        coll__set_failure(&failure, COLL_ERR_MISMATCH, -1, "allreduce #%u over leaves: all ranks together have %lld, at most %d are "
-                          "possible", r->sequence, (long long)*all, INT_MAX);
+        coll__set_failure(&failure, COLL_ERR_MISMATCH, -1, "allreduce #%u: all ranks together have %lld leaves, at most "
+                          "%d are possible", r->sequence, (long long)*all, INT_MAX);
     return failure.status == COLL_OK ? COLL_OK : coll__comm_fail(r->comm, &failure);
 }
 
@@ -170,8 +170,8 @@ static COLL__UNUSED void coll__leaves_late(const coll_request *r, unsigned char 
 static bool coll__leaves_explain(coll_request *r, char *text, size_t room)
 {
     (void)r;
-    coll__append(text, room, "over leaves: an allgather of runs; then direct, of the nodes that ranks have, or an allreduce if each "
-                             "has one");
+    coll__append(text, room, "over leaves: an allgather of runs; then direct, of the nodes that ranks have, or an allreduce if "
+                             "each has one");
     return true;
 }
 

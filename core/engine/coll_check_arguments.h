@@ -388,6 +388,8 @@ static coll_status coll__check_residual(coll_comm *comm, const coll_call *call, 
 
 /* ---- >>leaves ---- */
 
+#if COLL__HAS_LEAVES
+
 /* Check a run of leaves, and set the length of `send` to that of its vectors. */
 static coll_status coll__check_leaves(coll_comm *comm, const coll_call *call, const coll__codec *codec, coll__side *send)
 {
@@ -396,8 +398,6 @@ static coll_status coll__check_leaves(coll_comm *comm, const coll_call *call, co
         && (call->op == COLL_SUM || call->op == COLL_AVG);
     size_t bytes;
 
-    if (!COLL__HAS_LEAVES)
-        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "leaves, but this program was compiled with " COLL__PROFILE);
     if (call->leaves == 0) return COLL__REFUSE("first_leaf is %lld, but leaves is 0: set it to the number of leaves, or to -1",
                                                (long long)call->first_leaf);
     if (call->leaves < -1 || call->leaves > INT_MAX || call->first_leaf < 0 || call->first_leaf > INT_MAX)
@@ -406,7 +406,7 @@ static coll_status coll__check_leaves(coll_comm *comm, const coll_call *call, co
     if (call->kind != COLL_ALLREDUCE || !is_sum || coll__is_mx(call->wire) || call->flags & COLL_STOCHASTIC || call->residual
         || call->algorithm || coll__is_extended(comm))
         return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "leaves are for sums and averages of floats and complex "
-                                   "numbers in an allreduce, without COLL_STOCHASTIC, mx wire, residual, algorithm and GPUs");
+                                   "numbers in an allreduce, without COLL_STOCHASTIC, mx wire, residual and algorithm");
     const int64_t vectors = coll__leaf_vectors(call->first_leaf, call->leaves, !coll__wants_reproducible(call));
     if (call->count && __builtin_mul_overflow((size_t)vectors, call->count * unit, &bytes))
         return COLL__REFUSE("%lld vectors of %zu x %s are more than memory can hold", (long long)vectors, call->count,
@@ -417,6 +417,8 @@ static coll_status coll__check_leaves(coll_comm *comm, const coll_call *call, co
     send->count = (size_t)vectors * call->count * (unit / codec->type_size);
     return COLL_OK;
 }
+
+#endif
 
 /* ---- >>algorithm ---- */
 
@@ -517,7 +519,9 @@ static coll_status coll__check_call(coll_comm *comm, coll_call *call, coll__code
     if ((status = coll__check_numbers(comm, call, &send, &recv)) < 0) return status;
     if ((status = coll__check_arithmetic(comm, call, codec)) < 0) return status;
     if (call->residual && (status = coll__check_feedback(comm, call)) < 0) return status;
+#if COLL__HAS_LEAVES
     if ((call->leaves || call->first_leaf) && (status = coll__check_leaves(comm, call, codec, &send)) < 0) return status;
+#endif
     if (call->kind == COLL_BARRIER) {
         coll__plan_make(comm, call, codec);
         return COLL_OK;
@@ -573,7 +577,11 @@ static coll_status coll__check_descriptor(coll_comm *comm, const coll_call *call
     const coll_call *const none = NULL;           /* nothing of it may be read                                */
 
     if (!call) return coll__explain_error(comm, none, COLL_ERR_ARGUMENT, "the call is NULL");
+#if COLL__HAS_LEAVES
     const int set = COLL__RESERVED_SET(call);
+#else                                             /* leaves and the reserved members are adjacent             */
+    const int set = coll__reserved_set((const uint64_t *)(const void *)&call->first_leaf, sizeof call->reserved * 2);
+#endif
     return set < 0 ? COLL_OK : coll__explain_error(comm, none, COLL_ERR_ARGUMENT, "reserved[%d] of the coll_call is not 0: "
                                                    "set all members that you do not use to 0", set);
 }

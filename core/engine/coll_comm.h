@@ -33,7 +33,6 @@ typedef struct coll__made {
     coll__spot to;
     size_t     count, index;                      /* elements; index of the first one in its vector           */
     int        from;                              /* number of source spots: the next ones of the stage       */
-    const int *numbers;                           /* of a fold's sources, or NULL (coll__step)                */
 } coll__made;
 
 /* A round of one slice in progress. */
@@ -55,15 +54,17 @@ typedef enum coll__shape_kind {
     COLL__EQUAL,                                  /* blocks of `count` elements                               */
     COLL__CUT,                                    /* `count` elements in `blocks` nearly equal parts          */
     COLL__LISTED,                                 /* as counts and offsets say; in bytes if there are types   */
-    COLL__VECTORS                                 /* vectors of `count` elements, each cut into `parts`       */
+    COLL__VECTORS                                 /* vectors of `count` elements, each in `parts` parts       */
 } coll__shape_kind;
 
 typedef struct coll__layout {
     coll__shape_kind kind;
     unsigned char *base;
     int    blocks;                                /* block numbers are modulo this                            */
-    int    parts;                                 /* VECTORS                                                  */
     size_t count;
+#if COLL__HAS_LEAVES
+    int    parts;
+#endif
     int    group_bits;                            /* parts begin at multiples of 2^group_bits elements        */
     const coll__shares *shares;                   /* uneven split; NULL: even                                 */
     const size_t *counts, *offsets;
@@ -165,11 +166,22 @@ struct coll_request {
     void       (*done)(coll_request *whole, coll_request *part, coll_status status);      /* called when it ends; or NULL */
     coll__prepared *prepared;                     /* coll_prepare: its own order                              */
     const coll__choice *way;                      /* chosen beforehand; NULL: by the tuner                    */
+#if COLL__HAS_LEAVES
     const coll__leaves *leaves;                   /* the tree whose nodes its input has; NULL: one vector     */
+#endif
     coll__strided *strided;                       /* the caller's strides; or NULL                            */
     bool         has_overflow;                    /* COLL_DETECT_OVERFLOW: the result has an infinity or a NaN */
     struct coll__pool *pool;                      /* owner of its memory; must be the last field              */
 };
+
+static inline const coll__leaves *coll__leaves_of(const coll_request *r)
+{
+#if COLL__HAS_LEAVES
+    return r->leaves;
+#else
+    return (void)r, NULL;
+#endif
+}
 
 /* Memory of requests (coll_request_pool.h). */
 typedef struct coll__pool {

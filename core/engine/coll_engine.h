@@ -180,7 +180,7 @@ static void coll__note_made(const coll_request *r, coll__stage *stage, const col
                 if (i < from->span.blocks) *spot++ = coll__spot_of(r, stage, &from->span, i, slice, &x);
             if (spot == first) continue;
             const coll__spot to = coll__spot_of(r, stage, &step->span, i, slice, &there);
-            stage->made[stage->made_count++] = (coll__made){ to, x.count, x.at, (int)(spot - first), step->numbers };
+            stage->made[stage->made_count++] = (coll__made){ to, x.count, x.at, (int)(spot - first) };
         }
     }
 }
@@ -280,10 +280,21 @@ static __attribute__((noinline)) coll_status coll__message_failed(coll_request *
     return coll__xfer_failed(r, &stage->xfers[stage->finished], expected.head);
 }
 
+#if COLL__HAS_LEAVES
+static inline const int *coll__numbers_for(const coll_request *r, const coll__made *m)
+{
+    const coll__execution *const execution = r->execution;
+
+    if (!r->leaves) return NULL;
+    return coll__leaf_numbers(r->leaves, r->comm->rank, m->to.place == COLL__RESULT,
+                              m->to.place == COLL__PART ? m->to.at / execution->part_slot / (size_t)execution->result.blocks : 0);
+}
+#endif
+
 /* Fold, block by block. */
 static void coll__do_folds(const coll_request *r, const coll__stage *stage)
 {
-    static const coll__format formats[] = { COLL__AS_USER, COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM, COLL__AS_SUM };
+    static const coll__format formats[COLL__NODES] = { COLL__AS_USER, COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM };
     coll__session *const session = r->comm->session;
     const bool tells = session->transport->charge_reduce != NULL;
     const coll__spot *spot = stage->spots + stage->copies;
@@ -295,12 +306,13 @@ static void coll__do_folds(const coll_request *r, const coll__stage *stage)
         const coll__made *m = &stage->made[i];
         void *const result = coll__spot_at(stage, m->to);
         for (int n = 0; n < m->from; n++, spot++) {
-            sources[n] = (coll__source){ coll__spot_at(stage, *spot), formats[spot->place], r->comm->rank };
+            const coll__format format = coll__is_sum(spot->place) ? COLL__AS_SUM : formats[spot->place];
+            sources[n] = (coll__source){ coll__spot_at(stage, *spot), format, r->comm->rank };
             if (tells && n > 0) folded += coll__bytes_of(r, spot->place, m->count);
         }
         coll__combine(&r->codec, &(coll__sum){ .sources = sources, .n = m->from, .results = &result, .m = 1,
                                                .format = formats[m->to.place], .count = m->count, .index = m->index,
-                                               .scratch = r->execution->scratch, .numbers = m->numbers });
+                                               .scratch = r->execution->scratch COLL__NUMBERS(coll__numbers_for(r, m)) });
     }
     if (!COLL__MANY_THREADS) session->runs_operation = false;
     if (folded > 0) session->transport->charge_reduce(session->context, folded);

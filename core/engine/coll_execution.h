@@ -39,10 +39,12 @@ static coll__range coll__block_range(const coll__layout *l, int block)
     case COLL__EQUAL: return (coll__range){ (size_t)block * l->count, l->count };
     case COLL__CUT: return COLL__HAS_CHOICE && l->shares ? coll__share_range(l, block)
                          : coll__part(l->count, l->group_bits, (size_t)l->blocks, (size_t)block);
+#if COLL__HAS_LEAVES
     case COLL__VECTORS: {
         const coll__range part = coll__part(l->count, l->group_bits, (size_t)l->parts, (size_t)(block % l->parts));
         return (coll__range){ (size_t)(block / l->parts) * l->count + part.at, part.count };
     }
+#endif
     default: break;
     }
     if (!COLL__HAS_COUNTS) return (coll__range){ 0, 0 };
@@ -205,11 +207,14 @@ static coll__round coll__round_of(const coll_request *r, coll__step *steps, int 
     const coll_comm *comm = r->comm;
     const coll__choice *choice = &r->execution->choice;
 
-    return (coll__round){ .rank = comm->rank, .size = comm->size, .root = coll__kind_has_root(r->call.kind) ? r->call.root : 0,
-                          .radix = choice->radix, .graph = &comm->graph, .leaves = r->leaves,
-                          .blocks = r->leaves ? r->execution->result.blocks : r->execution->input.blocks,
-                          .order = coll__ring_order(comm), .is_exclusive = r->call.kind == COLL_EXSCAN, .steps = steps,
-                          .capacity = capacity };
+    coll__round now = { .rank = comm->rank, .size = comm->size, .root = coll__kind_has_root(r->call.kind) ? r->call.root : 0,
+                        .radix = choice->radix, .blocks = r->execution->input.blocks, .graph = &comm->graph,
+                        .order = coll__ring_order(comm), .is_exclusive = r->call.kind == COLL_EXSCAN, .steps = steps,
+                        .capacity = capacity };
+#if COLL__HAS_LEAVES
+    if (r->leaves) now.leaves = r->leaves, now.blocks = r->execution->result.blocks;
+#endif
+    return now;
 }
 
 /* Source of the location of ranks. */
@@ -276,7 +281,7 @@ static inline bool coll__is_cacheable(const coll_call *c)
 static inline bool coll__execution_is_repeatable(const coll_request *r)
 {
     const coll_call *c = &r->call;
-    return !r->way && !r->leaves && !c->fn && !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE | COLL__NEIGHBORS)
+    return !r->way && !coll__leaves_of(r) && !c->fn && !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE | COLL__NEIGHBORS)
         && !coll__copies_input(c) && coll__is_cacheable(c);
 }
 
@@ -406,7 +411,7 @@ static coll_status coll__execution_lay_out(coll__execution *execution, coll_requ
     execution->work_slot = coll__round_up(coll__wire_bytes(&r->codec, longest), 64);
     execution->part_slot = coll__round_up(longest * r->codec.acc_size, 64);
     /* once: scratch; peers, sources and steps; copy of the input */
-    const int sources = COLL__HAS_LEAVES && r->leaves ? INT_MAX : execution->steps + 1;
+    const int sources = coll__leaves_of(r) ? INT_MAX : execution->steps + 1;
     const size_t scratch = coll__kind_reduces(r->call.kind) ? coll__combine_scratch(&r->codec, sources) : 0;
     const size_t sums = coll__round_up(scratch, 64);
     const size_t peers = has_peers ? 2 * rounds * sizeof(uint64_t) : 0;

@@ -32,9 +32,19 @@ typedef struct coll__sum {
     size_t       count, index;
     void        *scratch;
     bool         streams;
+#if COLL__HAS_LEAVES
     const int   *numbers;                         /* NULL: 0, 1, ...; else source i is the sum of the inputs k 2^j ... (k + 1)
                                                      2^j - 1 of a larger tree, for some j, and k is numbers[i] */
+#endif
 } coll__sum;
+
+#if COLL__HAS_LEAVES
+#define COLL__NUMBERS(of) , .numbers = of
+static inline const int *coll__numbers_of(const coll__sum *sum) { return sum->numbers; }
+#else
+#define COLL__NUMBERS(of)
+static inline const int *coll__numbers_of(const coll__sum *sum) { return (void)sum, NULL; }
+#endif
 
 /* Most accumulators in use in a tree of n: one for each level, and the newest leaf.  Of nodes: the same for INT_MAX. */
 static int coll__combine_slots(int n)
@@ -133,7 +143,7 @@ static const void *coll__combine_tree(const coll__codec *codec, const coll__sum 
     unsigned char *const scratch = (unsigned char *)sum->scratch;
     const int n = sum->n;
     const size_t slot_size = coll__slot_size(codec);
-    const int *const numbers = COLL__HAS_LEAVES ? sum->numbers : NULL;
+    const int *const numbers = coll__numbers_of(sum);
     const void *stack[8 * sizeof(int) + 1];
     int depth = 0;
 
@@ -365,7 +375,7 @@ COLL__UNUSED static inline void coll__combine(const coll__codec *codec, const co
      * bytes would wait for recent stores of 8 bytes. */
     const coll__sum in_memory = { .sources = sum->sources, .n = sum->n, .results = sum->results, .m = sum->m,
                                   .format = sum->format, .count = sum->count, .index = sum->index, .scratch = sum->scratch,
-                                  .streams = sum->streams, .numbers = sum->numbers };
+                                  .streams = sum->streams COLL__NUMBERS(sum->numbers) };
     const bool streams = COLL__MAKES_MANY && sum->streams && sum->m > 0 && codec->acc_size <= COLL__BLOCK;
     if (streams) coll__combine_streaming(codec, &in_memory);
     else coll__combine_blocks(codec, &in_memory);
