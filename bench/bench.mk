@@ -1,8 +1,8 @@
 # bench.mk - the benchmarks: bench/README.md says what each measures.  The Makefile includes it.
 
 .PHONY: bench bench-threads bench-threads-full bench-tcp bench-tcp-full bench-nccl bench-processes bench-busy bench-python \
-        bench-ddp bench-mpi bench-compare bench-record bench-conv bench-queued bench-leaf-sum bench-instructions footprint memory \
-        plots run-bench run-bench-threads run-bench-tcp run-plots
+        bench-ddp bench-mpi bench-compare bench-record bench-conv bench-queued bench-leaf-sum bench-instructions footprint \
+        memory plots run-bench run-bench-threads run-bench-tcp run-plots
 
 bench:           ## measure allreduce on 2 threads and on 2 processes over TCP
 	@sh tools/deps.sh demo

@@ -110,7 +110,8 @@ static int measure(size_t bytes, int leaves)
     qsort(sum_s, (size_t)turns, sizeof *sum_s, is_less);
     qsort(ratios, (size_t)turns, sizeof *ratios, is_less);
     printf("%8zu KiB   a += b %6.2f GB/s   coll_sum_add / a += b %.3f  (%.3f to %.3f), fastest %.3f\n", bytes >> 10,
-           (double)all / loop_s[turns / 2] * 1e-9, ratios[turns / 2], ratios[turns / 4], ratios[turns * 3 / 4], loop_s[0] / sum_s[0]);
+           (double)all / loop_s[turns / 2] * 1e-9, ratios[turns / 2], ratios[turns / 4], ratios[turns * 3 / 4],
+           loop_s[0] / sum_s[0]);
     coll_sum_free(sum);
     free(a);
     return 0;
@@ -123,7 +124,8 @@ int main(int argc, char **argv)
 
     pool = aligned_alloc(4096, POOL);
     if (!pool || leaves < 1) return fprintf(stderr, "usage: leaf_sum [LEAVES [KIB...]]\n"), 2;
-    for (size_t i = 0; i < POOL / sizeof(float); i++) ((float *)(void *)pool)[i] = (float)(i * 2654435761u % 4093) * 0.37f - 700;
+    float *const all = (float *)(void *)pool;
+    for (size_t i = 0; i < POOL / sizeof *all; i++) all[i] = (float)(i * 2654435761u % 4093) * 0.37f - 700;
     printf("%d leaves of f32\n", leaves);
     for (int i = 2; i < argc && !status; i++) status = measure((size_t)atoi(argv[i]) << 10, leaves);
     for (size_t bytes = 64 << 10; argc < 3 && !status && bytes <= 64 << 20; bytes *= 2) status = measure(bytes, leaves);

@@ -1,4 +1,5 @@
-/* coll_leaf_nodes.h - the nodes of a run of leaves, for a call with leaves (see Leaves in coll.h).  Public; coll.h includes it. */
+/* coll_leaf_nodes.h - the nodes of a run of leaves, for a call with leaves (see Leaves in coll.h).  Public; coll.h includes it.
+ */
 #ifndef COLL_H
 #include "../../coll.h"                           /* which includes this one                                  */
 #endif

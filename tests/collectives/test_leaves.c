@@ -203,7 +203,8 @@ typedef struct plan {
 } plan;
 
 /* Tell of a wrong result. */
-static void check_result(coll_comm *comm, const char *name, const leaves_rule *r, const int *cuts, size_t count, const char *wrong)
+static void check_result(coll_comm *comm, const char *name, const leaves_rule *r, const int *cuts, size_t count,
+                         const char *wrong)
 {
     char text[400] = "";
 
@@ -238,7 +239,8 @@ static bool is_split_right(coll_comm *comm, const plan *p, int rule, const int *
     status = coll_run(comm, &call);
     coll_sum_free(sum);
     const bool is_right = !status && !memcmp(recv, all_rules[rule].results[total], length);
-    if (is_told || is_right) check_result(comm, p->world, r, cuts, COUNT, status ? coll_error(comm) : is_right ? NULL : "other bits");
+    if (is_told || is_right)
+        check_result(comm, p->world, r, cuts, COUNT, status ? coll_error(comm) : is_right ? NULL : "other bits");
     return is_right;
 }
 
@@ -303,7 +305,8 @@ static void draw_cuts(random_case *c)
         int part = 1;
         while (way == 1 && 2 * part * (ranks - i + 1) <= 2 * left) part *= 2;
         left -= part < left ? part : left;
-        c->cuts[i] = way == 0 ? c->total * i / ranks : way == 1 ? c->total - left : (int)(support_random(&state) % (unsigned)(c->total + 1));
+        c->cuts[i] = way == 0 ? c->total * i / ranks : way == 1 ? c->total - left
+                   : (int)(support_random(&state) % (unsigned)(c->total + 1));
     }
     qsort(c->cuts, (size_t)ranks + 1, sizeof *c->cuts, compare_ints);
 }
