@@ -216,7 +216,7 @@ static void check_result(coll_comm *comm, const char *name, const leaves_rule *r
 }
 
 /* One rank's part in one split: coll_sum_... makes the nodes, or the oracle if the sum has another type than they would. */
-static bool is_split_right(coll_comm *comm, const plan *p, int rule, const int *cuts, int total, bool is_told)
+static bool is_split_right(coll_comm *comm, const plan *p, int rule, const int *cuts, int total, bool is_reported)
 {
     const leaves_rule *const r = &leaves_rules[rule];
     const size_t length = COUNT * model_type_of(r->type).size;
@@ -239,7 +239,7 @@ static bool is_split_right(coll_comm *comm, const plan *p, int rule, const int *
     status = coll_run(comm, &call);
     coll_sum_free(sum);
     const bool is_right = !status && !memcmp(recv, all_rules[rule].results[total], length);
-    if (is_told || is_right)
+    if (is_reported || is_right)
         check_result(comm, p->world, r, cuts, COUNT, status ? coll_error(comm) : is_right ? NULL : "other bits");
     return is_right;
 }
