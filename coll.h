@@ -207,41 +207,29 @@
  *                                  .first_leaf = rank, .leaves = 1 };
  *         if (coll_run(comm, &step)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
  *   With leaves, a sum of floats or complex numbers has the same bits on every number of ranks.  A leaf is one input of the whole
- * job, such as the gradient of a micro-batch: a vector of `count` elements.  The leaves of all ranks are numbered from 0.  Rank 0
- * has the first ones, rank 1 the next ones, and so on.  Each rank passes its run of leaves: first_leaf is the number of the first
- * one, leaves is how many it has.  -1 means none; the rank then sends nothing.  0 means no leaves: an ordinary call, in which
- * each rank has one input.  All ranks must pass leaves, or none.
- *   The sum follows the dyadic tree over all leaves.  A node is the leaves k 2^j ... (k + 1) 2^j - 1; it is the sum of its two
- * halves.  A half beyond the last leaf is absent.  COLL_AVG divides by the number of leaves.  Quotient, scale and rounding are
- * applied once, to the sum.  So the result depends only on the leaves, not on the number of ranks, their runs or the transport.
- *     tree of 7 leaves            0   1   2   3   4   5   6
- *                                  `+'     `+'     `+'   |
- *                                   `---+---'       `--+-'
- *                                       `------+-------'
- *   `send` has the nodes of this rank's run: the largest nodes that lie in it, one vector after the other, in the order of their
- * leaves.  The run 3 ... 9 has the nodes 3, 4-7 and 8-9: three vectors.  coll_sum_begin, _add and _end make them from the
- * leaves, and fill in the call:
- *     coll_status coll_sum_begin(coll_sum **out, int64_t first_leaf, size_t count, coll_type type,
- *                                const coll_allocator *memory);                NULL: malloc
+ * job, such as the gradient of a micro-batch: a vector of `count` elements.  Leaves are numbered from 0: rank 0 has the first
+ * ones, rank 1 the next ones, and so on.  Each rank passes its run: the number of its first leaf, and how many it has.  -1 means
+ * none; the rank sends nothing.  0 means no leaves: an ordinary call.  All ranks pass leaves, or none does.
+ *   The sum follows the dyadic tree over all leaves.  A node is the leaves k 2^j ... (k + 1) 2^j - 1, the sum of its two halves.
+ * A half beyond the last leaf is absent: 7 leaves are ((0+1)+(2+3))+((4+5)+6).  COLL_AVG divides by the number of leaves.  The
+ * sum is divided, scaled and rounded once.  So the result depends only on the leaves, not on ranks or transport.
+ *   `send` has the nodes of the rank's run: the largest nodes that lie in it, one vector after the other, in the order of their
+ * leaves.  The run 3 ... 9 has the nodes 3, 4-7 and 8-9: three vectors.  These functions make them and fill in the call:
+ *     coll_status coll_sum_begin(coll_sum **out, int64_t first_leaf, size_t count, coll_type type, const coll_allocator *memory);
  *     coll_status coll_sum_add(coll_sum *sum, const void *leaf);                   the next leaf, of `count` elements of `type`
  *     coll_status coll_sum_end(coll_sum *sum, coll_call *call);                    sets send, count, type, first_leaf, leaves
- *     void        coll_sum_free(coll_sum *sum);
- *   An element of a node has the type of the sum: f32 for floats of 8 and 16 bits, else `type`; or f64 if accumulate is COLL_F64.
- * recv has `count` elements of `type`.  In place, recv is the start of send; the rest of send is not written.
- *   With a wire type only the result is rounded to it: leaves are not, because their sums are not such values.
- *   Before the sum, ranks exchange their runs, 16 bytes each.  If these do not adjoin, every rank gets COLL_ERR_MISMATCH and a
- * sentence that names two ranks.  If each rank has one node, the call then sends what it sends without leaves.  This is so if
- * the runs are equal powers of two, or powers of two in falling order: 24 leaves on 5 ranks as 8, 8, 4, 2 and 2.  Otherwise each
- * part of the elements is summed by one rank, to which all others send that part of their nodes.  Nodes at the seams between
- * ranks are first sent to one rank and added there, if that saves bytes.  So p ranks with V nodes send at most (p - 1)(1 + V / p)
- * vectors, where 2 (p - 1) are sent without leaves.  A run of n leaves has at most 2 log2(n + 1) nodes.  In equal runs, 24 leaves
- * on 5, 7 and 8 ranks take 1.38, 1.17 and 1.29 times the bytes.  Nodes are sent in the type of the sum, results in the wire type:
- * for bf16, nodes take twice the bytes of results.
- *   With COLL_REPRODUCIBLE, `send` has the leaves themselves, in the type of the call, one after the other.  Then the same leaves
- * give the same bits in any order, whichever ranks have them.  Each leaf is sent.
- *   Leaves are valid in an allreduce and an allreduce_list with COLL_SUM or COLL_AVG.  In a list, the send buffer of every item
- * has its nodes.  COLL_STOCHASTIC, MX wires, residuals, named algorithms and buffers of GPUs do not support leaves.  COLL_SMALL
- * and COLL_TINY leave them out.
+ *   Elements of nodes have the type of the sum: f32 for floats of 8 and 16 bits, else `type`; or f64 if accumulate is COLL_F64.
+ * Elements of recv have `type`.  In place, recv is the start of send; both types must be equal.  With a wire type only the result
+ * is rounded to it, not the leaves.
+ *   Ranks first exchange their runs, 16 bytes each.  If these do not adjoin, every rank gets COLL_ERR_MISMATCH.  If each rank has
+ * one node, as with equal powers of two, or with 24 leaves on 5 ranks as 8, 8, 4, 2 and 2, the call then sends what it sends
+ * without leaves.  Otherwise nodes at the seams between ranks are sent to one rank and added there, if this saves bytes.  So p
+ * ranks with V nodes send at most (p - 1)(1 + V / p) vectors; without leaves they send 2 (p - 1).  A run of n leaves has at most
+ * 2 log2(n + 1) nodes.  24 leaves in equal runs on 5, 7 and 8 ranks take 1.38, 1.17 and 1.29 times the bytes.  Nodes are sent in
+ * the type of the sum, results in the wire type.
+ *   With COLL_REPRODUCIBLE, `send` has the leaves themselves, in `type`.  The same leaves then give the same bits in any order.
+ *   Leaves are for COLL_SUM and COLL_AVG in an allreduce, and in an allreduce_list, whose items each have nodes in send and are
+ * reduced one by one.  COLL_STOCHASTIC, MX wires, residuals, named algorithms, GPU memory, COLL_SMALL and COLL_TINY exclude them.
  *
  * REDUCED PRECISION
  *         coll_allreduce_mixed(comm, x, x, n, COLL_F32, COLL_BF16, COLL_AVG);

@@ -419,7 +419,7 @@ static coll_status coll__run(coll_comm *comm, coll_request *r)
     return status < 0 ? status : coll__leave(comm, coll__run_inside(comm, r));
 }
 
-static inline bool coll__is_descriptor(const coll_call *call) { return call && COLL__RESERVED_SET(call) < 0; }
+static inline bool coll__is_descriptor(const coll_call *call) { return call && coll__descriptor_set(call) < 0; }
 
 static coll_status coll__refuse_descriptor(coll_comm *comm, const coll_call *call)
 {

@@ -238,8 +238,8 @@ module coll_raw
         integer(c_int) :: timeout_ms
         type(c_ptr) :: algorithm
         type(c_ptr) :: name
-        integer(c_int) :: first_leaf
-        integer(c_int) :: leaves
+        integer(c_int64_t) :: first_leaf
+        integer(c_int64_t) :: leaves
         integer(c_int64_t) :: reserved(2) = 0
     end type
 
@@ -1345,7 +1345,7 @@ module coll_raw
         function coll_sum_begin(out, first_leaf, count, type, memory) bind(c, name="coll_sum_begin") result(result_)
             import
             type(c_ptr), intent(inout) :: out
-            integer(c_int), value :: first_leaf
+            integer(c_int64_t), value :: first_leaf
             integer(c_size_t), value :: count
             integer(c_int32_t), value :: type
             type(c_ptr), value :: memory
@@ -1355,7 +1355,7 @@ module coll_raw
         function coll_sum_restart(sum, first_leaf) bind(c, name="coll_sum_restart") result(result_)
             import
             type(c_ptr), value :: sum
-            integer(c_int), value :: first_leaf
+            integer(c_int64_t), value :: first_leaf
             integer(c_int) :: result_
         end function
 

@@ -18,6 +18,25 @@
 
 #include "coll_round.h"
 
+/* The level of the first node of the leaves at ... end - 1. */
+static inline int coll__leaf_level(int64_t at, int64_t end)
+{
+    int level = 0;
+    while (!(at >> level & 1) && at + (INT64_C(2) << level) <= end) level++;
+    return level;
+}
+
+/* How many vectors a run of leaves has. */
+static inline int64_t coll__leaf_vectors(int64_t at, int64_t leaves, bool are_sums)
+{
+    const int64_t end = at + leaves;
+    int64_t vectors = 0;
+
+    if (leaves <= 0 || !are_sums) return leaves > 0 ? leaves : 0;
+    for (; at < end; at += INT64_C(1) << coll__leaf_level(at, end)) vectors++;
+    return vectors;
+}
+
 #if COLL__HAS_LEAVES
 
 typedef struct coll__leaf_node {
@@ -41,25 +60,6 @@ struct coll__leaves {
     int *node_number, *term_number;               /* k                                                        */
     int *first_term;                              /* of every rank, and of all                                */
 };
-
-/* The level of the first node of the leaves at ... end - 1. */
-static int coll__leaf_level(int64_t at, int64_t end)
-{
-    int level = 0;
-    while (!(at >> level & 1) && at + (INT64_C(2) << level) <= end) level++;
-    return level;
-}
-
-/* How many vectors a run of leaves has. */
-static int64_t coll__leaf_vectors(int64_t at, int64_t leaves, bool are_sums)
-{
-    const int64_t end = at + leaves;
-    int64_t vectors = 0;
-
-    if (leaves <= 0 || !are_sums) return leaves > 0 ? leaves : 0;
-    for (; at < end; at += INT64_C(1) << coll__leaf_level(at, end)) vectors++;
-    return vectors;
-}
 
 /* Bytes of the lists of a tree. */
 static size_t coll__leaves_bytes(int64_t nodes, int size)

@@ -388,12 +388,25 @@ static coll_status coll__check_residual(coll_comm *comm, const coll_call *call, 
 
 /* ---- >>leaves ---- */
 
+/* Bytes of an element of the input, and of all of it; in an allreduce. */
+static inline size_t coll__leaf_unit(const coll_call *call, const coll__codec *codec)
+{
+    return coll__wants_reproducible(call) ? codec->type_size : codec->acc_size;
+}
+
+static inline size_t coll__sent_length(const coll_call *call, const coll__codec *codec)
+{
+    if (!COLL__HAS_LEAVES || !call->leaves) return call->count * codec->type_size;
+    return (size_t)coll__leaf_vectors(call->first_leaf, call->leaves, !coll__wants_reproducible(call)) * call->count
+         * coll__leaf_unit(call, codec);
+}
+
 #if COLL__HAS_LEAVES
 
 /* Check a run of leaves, and set the length of `send` to that of its vectors. */
 static coll_status coll__check_leaves(coll_comm *comm, const coll_call *call, const coll__codec *codec, coll__side *send)
 {
-    const size_t unit = coll__wants_reproducible(call) ? codec->type_size : codec->acc_size;
+    const size_t unit = coll__leaf_unit(call, codec);
     const bool is_sum = coll__kind_reduces(call->kind) && coll__is_floating(call->type)
         && (call->op == COLL_SUM || call->op == COLL_AVG);
     size_t bytes;
@@ -414,7 +427,7 @@ static coll_status coll__check_leaves(coll_comm *comm, const coll_call *call, co
     if (vectors && unit > codec->type_size && (call->send == COLL_IN_PLACE || call->send == call->recv) && call->count)
         return COLL__REFUSE("in place, but elements of nodes have %zu bytes and those of the result %zu: give two buffers", unit,
                             codec->type_size);
-    send->count = (size_t)vectors * call->count * (unit / codec->type_size);
+    send->count = coll__sent_length(call, codec) / codec->type_size;
     return COLL_OK;
 }
 
@@ -562,13 +575,22 @@ static coll_status coll__check_list(coll_comm *comm, const coll_call *call)
             (void)coll__explain_error(comm, call, status, "buffer %d, as an %s", i, why);
         }
         const size_t length = b->count * coll_type_size(b->type);
+        const size_t sent = status == COLL_OK ? coll__sent_length(&one, &codec) : length;
         const uintptr_t from = (uintptr_t)one.send, to = (uintptr_t)b->recv;
         if (length) list[n++] = (coll__interval){ to, to + length, true };
-        if (length && from != to) list[n++] = (coll__interval){ from, from + length, false };
+        if (sent && from != to) list[n++] = (coll__interval){ from, from + sent, false };
+        else if (from == to && sent > length) list[n++] = (coll__interval){ from + length, from + sent, false };
     }
     const bool clash = status == COLL_OK && coll__intervals_clash(list, n);
     coll__give(list);
     return clash ? COLL__REFUSE("buffers of the list overlap one another: keep them apart") : status;
+}
+
+/* The reserved member that is not 0; -1: none.  Without leaves their members are reserved, which precede the others. */
+static inline int coll__descriptor_set(const coll_call *call)
+{
+    return COLL__HAS_LEAVES ? COLL__RESERVED_SET(call)
+                            : coll__reserved_set((const uint64_t *)(const void *)&call->first_leaf, 2 * sizeof call->reserved);
 }
 
 /* Check that a call was passed, and that its reserved members are 0. */
@@ -577,11 +599,7 @@ static coll_status coll__check_descriptor(coll_comm *comm, const coll_call *call
     const coll_call *const none = NULL;           /* nothing of it may be read                                */
 
     if (!call) return coll__explain_error(comm, none, COLL_ERR_ARGUMENT, "the call is NULL");
-#if COLL__HAS_LEAVES
-    const int set = COLL__RESERVED_SET(call);
-#else                                             /* leaves and the reserved members are adjacent             */
-    const int set = coll__reserved_set((const uint64_t *)(const void *)&call->first_leaf, sizeof call->reserved * 2);
-#endif
+    const int set = coll__descriptor_set(call);
     return set < 0 ? COLL_OK : coll__explain_error(comm, none, COLL_ERR_ARGUMENT, "reserved[%d] of the coll_call is not 0: "
                                                    "set all members that you do not use to 0", set);
 }

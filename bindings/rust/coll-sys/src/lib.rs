@@ -406,9 +406,9 @@ pub struct coll_call {
     /// appears in errors, e.g. "gradient of layer 3"
     pub name: *const c_char,
     /// number of this rank's first leaf, counted over all ranks (see Leaves)
-    pub first_leaf: int64_t,
+    pub first_leaf: i64,
     /// how many this rank has: send has the nodes of this run; -1: none; 0: a call without leaves
-    pub leaves: int64_t,
+    pub leaves: i64,
     /// must be 0
     pub reserved: [u64; 2],
 }
@@ -810,10 +810,10 @@ extern "C" {
     pub fn coll_dealloc(comm: *mut coll_comm, at: *mut c_void);
     /// Begin to add up the leaves of this rank, from number first_leaf on
     pub fn coll_sum_begin(
-        out: *mut *mut coll_sum, first_leaf: int64_t, count: usize, r#type: coll_type, memory: *const coll_allocator,
+        out: *mut *mut coll_sum, first_leaf: i64, count: usize, r#type: coll_type, memory: *const coll_allocator,
     ) -> coll_status;
     /// Begin again, in the same memory: for the next step
-    pub fn coll_sum_restart(sum: *mut coll_sum, first_leaf: int64_t) -> coll_status;
+    pub fn coll_sum_restart(sum: *mut coll_sum, first_leaf: i64) -> coll_status;
     /// Return where the program may write the next leaf: coll_sum_add(sum, place) does not copy it
     pub fn coll_sum_place(sum: *mut coll_sum) -> *mut c_void;
     /// Add the next leaf
