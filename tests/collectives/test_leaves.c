@@ -73,7 +73,8 @@ static void test_alone(void)
     for (int rule = 0; rule < LEAVES_RULES; rule++) {
         const leaves_rule *const r = &leaves_rules[rule];
         const uint64_t seed = support_random(&state);
-        for (int tier = 0; tier <= coll__tier() && !r->wire && !r->accumulate && !r->scale && r->op == COLL_SUM; tier++) {
+        for (int tier = 0; tier <= coll__tier() && !r->wire && !r->accumulate && !r->scale && !r->flags && r->op == COLL_SUM;
+             tier++) {
             for (uint64_t first = 0; first < FEW; first++) check_run(r, seed, first, FEW, COUNT, tier, first % 4 > 1);
             for (uint64_t first = 0; first < 4; first++) check_run(r, seed, first, 8, LONG, tier, first > 1);
         }
@@ -221,13 +222,14 @@ static bool is_split_right(coll_comm *comm, const plan *p, int rule, const int *
     const leaves_rule *const r = &leaves_rules[rule];
     const size_t length = COUNT * model_type_of(r->type).size;
     const int me = coll_rank(comm), first = cuts[me], end = cuts[me + 1];
-    _Alignas(16) unsigned char recv[COUNT * 16], nodes[COUNT * 8 * 12];
+    const bool is_given = r->accumulate || r->flags & COLL_REPRODUCIBLE;
+    _Alignas(16) unsigned char recv[COUNT * 16], nodes[COUNT * 8 * FEW];
     coll_call call = leaves_call(r);
     coll_sum *sum = NULL;
     coll_status status = COLL_OK;
 
     call.recv = recv;
-    if (r->accumulate) {
+    if (is_given) {
         (void)leaves_nodes(r, p->seed, (uint64_t)first, (uint64_t)end, COUNT, nodes);
         call.send = nodes, call.count = COUNT, call.first_leaf = first, call.leaves = end - first;
     } else {
@@ -329,8 +331,7 @@ static void draw_case(random_case *c, int ranks)
         c->at[k] = k == 0 ? reals - 1 : support_random(&state) % reals;
         for (int i = 0; i < c->total; i++)
             values[i] = model_value(&t.part, leaves_real(c->rule, c->seed, (uint64_t)i, c->at[k]));
-        const double sum = leaves_node(values, (uint64_t)c->total, leaves_top((uint64_t)c->total), 0, leaves_in_doubles(c->rule));
-        c->expected[k] = leaves_finish(c->rule, sum, (uint64_t)c->total);
+        c->expected[k] = leaves_finish(c->rule, leaves_sum(c->rule, values, (uint64_t)c->total), (uint64_t)c->total);
     }
 }
 
@@ -340,8 +341,10 @@ static coll_status bring(const random_case *c, int first, int end, coll_sum **su
     const size_t bytes = c->count * model_type_of(c->rule->type).size;
     coll_status status = COLL_OK;
 
-    *memory = support_need(malloc(c->rule->accumulate ? c->count * 8 * 24 : bytes));
-    if (c->rule->accumulate) {
+    const bool is_given = c->rule->accumulate || c->rule->flags & COLL_REPRODUCIBLE;
+
+    *memory = support_need(malloc(is_given ? c->count * 8 * (size_t)(end - first + 24) : bytes));
+    if (is_given) {
         (void)leaves_nodes(c->rule, c->seed, (uint64_t)first, (uint64_t)end, c->count, *memory);
         call->send = *memory, call->count = c->count, call->first_leaf = first, call->leaves = end > first ? end - first : -1;
         return COLL_OK;

@@ -25,6 +25,8 @@ static const leaves_rule leaves_rules[] = {
     { COLL_F64, COLL_F32, 0, COLL_SUM, 0, 0 },           { COLL_F64, COLL_BF16, 0, COLL_AVG, 0, 0 },
     { COLL_F16, COLL_BF16, 0, COLL_SUM, 0, 0 },          { COLL_BF16, COLL_F8E4M3, 0, COLL_SUM, 0, 0 },
     { COLL_F32, 0, COLL_F64, COLL_SUM, 0, 0 },           { COLL_BF16, 0, COLL_F64, COLL_AVG, 0, 0 },
+    { COLL_F32, 0, 0, COLL_AVG, 0, COLL_REPRODUCIBLE },  { COLL_F64, 0, 0, COLL_SUM, 0, COLL_REPRODUCIBLE },
+    { COLL_BF16, 0, 0, COLL_SUM, 0, COLL_REPRODUCIBLE }, { COLL_F16, 0, 0, COLL_AVG, 0.3, COLL_REPRODUCIBLE },
     { COLL_I32, 0, 0, COLL_SUM, 0, 0 },                  { COLL_U8, 0, 0, COLL_SUM, 0, 0 }
 };
 /* Integers are last: the library adds them up, but has no calls with leaves of them. */
@@ -110,10 +112,18 @@ SUPPORT uint64_t leaves_finish(const leaves_rule *r, double sum, uint64_t total)
     const model_type t = model_type_of(r->type), wire = model_type_of(r->wire ? r->wire : r->type);
     const bool in_doubles = leaves_in_doubles(r), saturates = (r->flags & COLL_SATURATE) != 0;
 
+    if (r->flags & COLL_REPRODUCIBLE) return model_bits(&t.part, sum, saturates);
     if (r->op == COLL_AVG) sum = in_doubles ? sum / (double)total : (double)((float)sum / (float)total);
     if (r->scale != 0) sum = in_doubles ? sum * r->scale : (double)((float)sum * (float)r->scale);
     const uint64_t rounded = model_bits(&wire.part, sum, saturates);
     return r->wire ? model_bits(&t.part, model_value(&wire.part, rounded), saturates) : rounded;
+}
+
+/* The sum of all leaves of a real: by the tree, or on the grid of COLL_REPRODUCIBLE, where it is divided and scaled in f64. */
+SUPPORT double leaves_sum(const leaves_rule *r, const double *x, uint64_t total)
+{
+    if (!(r->flags & COLL_REPRODUCIBLE)) return leaves_node(x, total, leaves_top(total), 0, leaves_in_doubles(r));
+    return exact_result(x, (int)total, r->type == COLL_F64, r->op == COLL_AVG ? (double)total : 1, r->scale != 0 ? r->scale : 1);
 }
 
 /* What the ranks must find. */
@@ -128,13 +138,14 @@ SUPPORT void leaves_expect(const leaves_rule *r, uint64_t seed, uint64_t total, 
         uint64_t bits = 0;
         for (uint64_t leaf = 0; t.class == MODEL_INTEGER && leaf < total; leaf++) bits += leaves_real(r, seed, leaf, i);
         if (t.class != MODEL_INTEGER)
-            bits = leaves_finish(r, leaves_node(values + i * total, total, leaves_top(total), 0, leaves_in_doubles(r)), total);
+            bits = leaves_finish(r, leaves_sum(r, values + i * total, total), total);
         support_store(&t.part, (unsigned char *)to + i * t.part.size, bits);
     }
     free(values);
 }
 
-/* The nodes of leaves [first, end), one behind the other, as vectors of the type of the sum; returns how many. */
+/* The nodes of leaves [first, end), one behind the other, as vectors of the type of the sum; returns how many.  With
+ * COLL_REPRODUCIBLE the leaves themselves. */
 SUPPORT int leaves_nodes(const leaves_rule *r, uint64_t seed, uint64_t first, uint64_t end, size_t count, void *to)
 {
     const model_type t = model_type_of(r->type);
@@ -144,6 +155,9 @@ SUPPORT int leaves_nodes(const leaves_rule *r, uint64_t seed, uint64_t first, ui
     unsigned char *at = to;
     int made = 0;
 
+    for (uint64_t leaf = first; r->flags & COLL_REPRODUCIBLE && leaf < end; leaf++, made++)
+        leaves_fill(r, seed, leaf, count, at + (size_t)made * count * t.size);
+    if (made) first = end;
     if (!is_integer) leaves_values(r, seed, end, reals, values);
     for (; first < end; made++) {
         int level = 0;
