@@ -24,7 +24,6 @@ plant() {
 plant "no fault" 0 core/numbers/coll_leaf_sum.h ""
 plant "a rank adds to its first node first" 1 core/numbers/coll_leaf_sum.h \
     's/coll__run_node(s, s->depth - k) + at;/coll__run_node(s, s->depth - 1 - carries + k) + at;/'
-plant "a rank merges nodes across its first leaf" 1 core/numbers/coll_leaf_sum.h 's/(i + 1 - first) >> carries > 1/i >> carries/'
 plant "ranks add the parts of a sum in another order" 1 core/algorithms/coll_leaves.h \
     's/(int)(first >> level);/(int)(first >> level) ^ 1;/'
 
