@@ -238,7 +238,9 @@ module coll_raw
         integer(c_int) :: timeout_ms
         type(c_ptr) :: algorithm
         type(c_ptr) :: name
-        integer(c_int64_t) :: reserved(4) = 0
+        integer(c_int) :: first_leaf
+        integer(c_int) :: leaves
+        integer(c_int64_t) :: reserved(2) = 0
     end type
 
     interface

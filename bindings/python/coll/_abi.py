@@ -306,7 +306,9 @@ class coll_call(Structure):
         ('timeout_ms', c_int),
         ('algorithm', c_char_p),
         ('name', c_char_p),
-        ('reserved', c_uint64 * 4),
+        ('first_leaf', int64_t),
+        ('leaves', int64_t),
+        ('reserved', c_uint64 * 2),
     ]
 
 

@@ -400,8 +400,12 @@ pub struct coll_call {
     pub algorithm: *const c_char,
     /// appears in errors, e.g. "gradient of layer 3"
     pub name: *const c_char,
+    /// number of this rank's first leaf, counted over all ranks (see Leaves)
+    pub first_leaf: int64_t,
+    /// how many this rank has: send has the nodes of this run; -1: none; 0: a call without leaves
+    pub leaves: int64_t,
     /// must be 0
-    pub reserved: [u64; 4],
+    pub reserved: [u64; 2],
 }
 
 extern "C" {
