@@ -226,6 +226,7 @@ waits orders             program asan test_orders
 waits disagree           program asan test_disagree
 suite queued             program asan test_queued
 suite strides            program asan test_strides
+suite leaf-runs          program asan test_leaf_runs
 suite stores             program asan test_stores
 suite eager              program asan test_eager
 suite leaves             program asan test_leaves

@@ -83,20 +83,20 @@ static coll_status coll__leaves_check(const coll_request *r, int64_t *all)
         const coll__leaf_run *const run = &runs[i];
         const int rank = coll__world_rank(r->comm, i);
         if (run->leaves == 0) continue;
-        if (run->first != *all && before < 0)
-            coll__set_failure(&failure, COLL_ERR_MISMATCH, rank, "allreduce #%u: the first leaves, those of rank %d, begin with "
-                              "leaf %lld: they must begin with 0", r->sequence, rank, (long long)run->first);
+        if ((uint64_t)run->leaves > (uint64_t)(INT_MAX - *all))
+            coll__set_failure(&failure, COLL_ERR_MISMATCH, rank, "rank %d has %lld leaves, and the ranks before it %lld: at most "
+                              "%d are possible", rank, (long long)run->leaves, (long long)*all, INT_MAX);
+        else if (run->first != *all && before < 0)
+            coll__set_failure(&failure, COLL_ERR_MISMATCH, rank, "the first leaves, those of rank %d, begin with leaf %lld: they "
+                              "must begin with 0", rank, (long long)run->first);
         else if (run->first != *all)
-            coll__set_failure(&failure, COLL_ERR_MISMATCH, rank, "allreduce #%u: rank %d has leaves %lld to %lld, but those of "
-                              "rank %d end with %lld: runs must adjoin, in the order of the ranks", r->sequence, rank,
-                              (long long)run->first, (long long)(run->first + run->leaves - 1), before, (long long)*all - 1);
+            coll__set_failure(&failure, COLL_ERR_MISMATCH, rank, "rank %d has leaves %lld to %lld, but those of rank %d end with "
+                              "%lld: runs must adjoin, in the order of the ranks", rank, (long long)run->first,
+                              (long long)(run->first + run->leaves - 1), before, (long long)*all - 1);
         before = rank;
-        *all += run->leaves;
+        *all += failure.status == COLL_OK ? run->leaves : 0;
     }
-    if (*all == 0) coll__set_failure(&failure, COLL_ERR_MISMATCH, -1, "allreduce #%u: no rank has leaves", r->sequence);
-    else if (*all > INT_MAX)
-        coll__set_failure(&failure, COLL_ERR_MISMATCH, -1, "allreduce #%u: all ranks together have %lld leaves, at most "
-                          "%d are possible", r->sequence, (long long)*all, INT_MAX);
+    if (*all == 0) coll__set_failure(&failure, COLL_ERR_MISMATCH, -1, "no rank has leaves");
     return failure.status == COLL_OK ? COLL_OK : coll__comm_fail(r->comm, &failure);
 }
 
