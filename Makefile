@@ -141,7 +141,7 @@ $(BUILD)/man/coll.3: coll.h tools/man.awk
 	awk -v date='$(DATED)' -f tools/man.awk coll.h > $@
 
 # A page for each public function, from the comment above it.
-DECLARED = coll.h $(patsubst %,core/contract/coll_%.h,memory transport wrap)
+DECLARED = coll.h $(patsubst %,core/contract/coll_%.h,memory leaf_nodes transport wrap)
 FUNCTIONS = $(shell awk -v names=1 -f tools/man_functions.awk $(DECLARED))
 $(BUILD)/man/functions/coll_init.3: $(DECLARED) tools/man_functions.awk
 	@rm -rf $(@D) && mkdir -p $(@D)

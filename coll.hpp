@@ -212,9 +212,9 @@ struct options {
     bool not_commutative = false;
     span<float> residual = {};                    // as long as the input; it must live until the call is finished
     int timeout_ms = 0;
+    std::int64_t first_leaf = 0, leaves = 0;      // allreduce of a run that is one node, as a single leaf is
     const char *algorithm = nullptr, *name = nullptr;
 };
-
 struct received { int source = COLL_RANK_NONE, tag = -1; std::size_t count = 0; };          // what a receive got
 
 namespace detail {
@@ -467,7 +467,7 @@ struct task {
     task(coll_kind kind, details &&told, const options &with) : more(std::move(told))
     {
         call.kind = kind, (kind >= COLL_SEND ? call.peer : call.root) = more.rank, call.tag = more.tag, call.source = more.source;
-        call.wire = with.wire, call.accumulate = with.accumulate;
+        call.wire = with.wire, call.accumulate = with.accumulate, call.first_leaf = with.first_leaf, call.leaves = with.leaves;
         call.scale = with.scale, call.flags = with.flags, call.seed = with.seed;
         call.not_commutative = with.not_commutative, call.residual = with.residual.data(), call.timeout_ms = with.timeout_ms;
         if (with.algorithm) algorithm = with.algorithm, call.algorithm = algorithm.c_str();

@@ -31,8 +31,10 @@
  *     coll_sums16.h                 sums of 16-bit floats, by special instructions
  *     coll_codec.h                  formats of elements in memory, on the wire and in sums
  *     coll_reduce_kernels.h         all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
+ *     coll_leaf_sum.h               sums of runs of leaves, one leaf after the other
  *   core/algorithms/                schedules: knows ranks and blocks; not bytes, types, memory or sockets
  *     coll_round.h                  steps of algorithms: send, recv, copy, fold, in rounds
+ *     coll_leaves.h                 the tree of a sum over leaves, cut into terms
  *     coll_ring_bruck.h             rounds at fixed distances on a circle: circulant, alltoall, direct, ring
  *     coll_tree.h                   rounds with a root: tree and chain
  *     coll_blocks.h                 broadcast and reduce of n blocks in the fewest rounds
@@ -45,6 +47,7 @@
  *   core/contract/                  interfaces of calls and transports
  *     coll_config.h                 the configuration, and the simulated machine; coll.h includes it
  *     coll_memory.h                 memory of the program: allocators, arenas; coll.h includes it
+ *     coll_leaf_nodes.h             nodes of a run of leaves, for calls with leaves; coll.h includes it
  *     coll_wrap.h                   communicators made from those of NCCL and MPI; coll.h includes it
  *     coll_transport.h              the interface of a transport; coll.h includes it
  *     coll_shape.h                  blocks in the buffers of each kind of call: a row for each kind
@@ -86,6 +89,7 @@
  *     coll_error_feedback.h         error feedback: residuals of narrow wire types
  *     coll_prepared.h               prepares, starts and restarts requests
  *     coll_allreduce_list.h         many tensors in one operation
+ *     coll_allreduce_leaves.h       sums over leaves
  *     coll_offload.h                calls that the transport executes as a whole
  *     coll_carriers.h               the table of carriers: these, messages, rounds
  *     coll_comm_lock.h              the lock of a communicator
@@ -101,6 +105,7 @@
  *     coll_shrink.h                 after a failure: a communicator of the survivors
  *     coll_measure.h                measures the numbers of the cost model
  *     coll_shared_alloc.h           memory that the ranks of a host read in place
+ *     coll_sum_leaves.h             the functions of leaf sums: memory, errors
  *     coll_explain.h                explains the choice for a call
  *     coll_init.h                   opens transports, and runs the ranks of coll_spawn
  *   transports/coll_threads.h       ranks in one address space; executes whole collectives; parts in transports/threads/
@@ -144,6 +149,7 @@
 #include "core/numbers/coll_sums16.h"
 #include "core/numbers/coll_codec.h"
 #include "core/numbers/coll_reduce_kernels.h"
+#include "core/numbers/coll_leaf_sum.h"
 #include "core/algorithms/coll_round.h"
 COLL__FOR_SIZE
 #include "core/algorithms/coll_ring_bruck.h"
@@ -207,6 +213,7 @@ COLL__FOR_SIZE
 #include "core/engine/coll_error_feedback.h"
 #include "core/engine/coll_prepared.h"
 #include "core/engine/coll_allreduce_list.h"
+#include "core/engine/coll_allreduce_leaves.h"
 COLL__FOR_SPEED
 #include "core/engine/coll_offload.h"
 #include "core/engine/coll_carriers.h"
@@ -224,6 +231,7 @@ COLL__FOR_SIZE
 #include "core/session/coll_measure.h"
 #include "core/session/coll_explain.h"
 #include "core/session/coll_shared_alloc.h"
+#include "core/session/coll_sum_leaves.h"
 #include "core/session/coll_init.h"
 COLL__FOR_SPEED
 #include "transports/coll_threads.h"
@@ -420,7 +428,7 @@ static coll_status coll__run(coll_comm *comm, coll_request *r)
     return status < 0 ? status : coll__leave(comm, coll__run_inside(comm, r));
 }
 
-static inline bool coll__is_descriptor(const coll_call *call) { return call && COLL__RESERVED_SET(call) < 0; }
+static inline bool coll__is_descriptor(const coll_call *call) { return call && coll__descriptor_set(call) < 0; }
 
 static coll_status coll__refuse_descriptor(coll_comm *comm, const coll_call *call)
 {

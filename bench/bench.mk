@@ -1,8 +1,8 @@
 # bench.mk - the benchmarks: bench/README.md says what each measures.  The Makefile includes it.
 
 .PHONY: bench bench-threads bench-threads-full bench-tcp bench-tcp-full bench-nccl bench-processes bench-busy bench-python \
-        bench-ddp bench-mpi bench-compare bench-record bench-conv bench-queued bench-instructions footprint memory plots \
-        run-bench run-bench-threads run-bench-tcp run-plots
+        bench-ddp bench-mpi bench-compare bench-record bench-conv bench-queued bench-leaf-sum bench-instructions footprint \
+        memory plots run-bench run-bench-threads run-bench-tcp run-plots
 
 bench:           ## measure allreduce on 2 threads and on 2 processes over TCP
 	@sh tools/deps.sh demo
@@ -72,6 +72,9 @@ memory: $(BUILD)/memory ## print what a rank takes of memory, between threads an
 bench-queued: $(BUILD)/queued ## many small collectives queued, compared with the same ones one after the other
 	@for what in "threads allreduce 8 2" "threads allgather 8 4" "tcp allreduce 8 2" "tcp allgather 8 2" "tcp allgather 1024 2" \
 	    "tcp allreduce 8 4" "tcp allgather 8 8" "memory allgather 8 2"; do $(BUILD)/queued $$what 32 || exit 1; done
+
+bench-leaf-sum: $(BUILD)/leaf_sum ## coll_sum_add compared with a[i] += b[i], on leaves that are read from memory
+	@$(BUILD)/leaf_sum
 
 bench-instructions: $(BUILD)/instructions ## count the instructions of repeated short calls (takes valgrind)
 	@sh bench/instructions.sh $(BUILD)/instructions

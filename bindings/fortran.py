@@ -8,6 +8,7 @@ from python import ordered
 SIMPLE = {'int': 'integer(c_int)', 'unsigned': 'integer(c_int)', 'size_t': 'integer(c_size_t)', 'double': 'real(c_double)',
           'float': 'real(c_float)', 'bool': 'logical(c_bool)', 'uint64_t': 'integer(c_int64_t)',
           'uint16_t': 'integer(c_int16_t)', 'uint8_t': 'integer(c_int8_t)', 'int32_t': 'integer(c_int32_t)',
+          'int64_t': 'integer(c_int64_t)',
           'coll_type': 'integer(c_int32_t)'}
 
 

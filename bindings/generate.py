@@ -17,7 +17,7 @@ def text_of(path):
 
 def header():
     """coll.h, with those it includes that declare for every language where it includes them."""
-    return re.sub(r'(?m)^#include "(core/contract/coll_(?:config|memory)\.h)".*$', lambda line: text_of(line[1]),
+    return re.sub(r'(?m)^#include "(core/contract/coll_(?:config|memory|leaf_nodes)\.h)".*$', lambda line: text_of(line[1]),
                   text_of('coll.h'))
 
 

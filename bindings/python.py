@@ -2,12 +2,12 @@
 import textwrap
 
 SIMPLE = {'int': 'c_int', 'unsigned': 'c_uint', 'size_t': 'c_size_t', 'double': 'c_double', 'float': 'c_float',
-          'bool': 'c_bool', 'int32_t': 'c_int32',
+          'bool': 'c_bool', 'int32_t': 'c_int32', 'int64_t': 'c_int64',
           'uint64_t': 'c_uint64', 'uint16_t': 'c_uint16', 'uint8_t': 'c_uint8', 'coll_type': 'c_int32',
           'const char *': 'c_char_p', 'char *': 'c_char_p', 'void *': 'c_void_p', 'const void *': 'c_void_p'}
 
 HEAD = '''"""coll.h for ctypes.  Written by bindings/generate.py from its declarations; `make bindings` writes it anew."""
-from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint,
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint,
                     c_uint8, c_uint16, c_uint64, c_void_p)
 from typing import Any, Dict, NamedTuple, Tuple
 

@@ -2,7 +2,7 @@
 from python import names, ordered
 
 SIMPLE = {'int': 'c_int', 'unsigned': 'c_uint', 'size_t': 'usize', 'double': 'f64', 'float': 'f32', 'bool': 'bool',
-          'uint64_t': 'u64', 'int32_t': 'i32', 'uint16_t': 'u16', 'uint8_t': 'u8', 'void': 'c_void',
+          'uint64_t': 'u64', 'int32_t': 'i32', 'int64_t': 'i64', 'uint16_t': 'u16', 'uint8_t': 'u8', 'void': 'c_void',
           'char': 'c_char'}
 KEYWORDS = ('in', 'type', 'fn', 'where', 'ref', 'move', 'self')
 

@@ -42,7 +42,7 @@
  *
  * MANUAL, in the order in which a program needs it; a glossary is at the end.  Sections begin with pieces of one program: `comm`
  * is a communicator, and x and y are arrays of `n` floats.
- *     to begin         Compiling, Ranks, Agreement, Buffers, Matrices, Numbers, Reduced precision
+ *     to begin         Compiling, Ranks, Agreement, Buffers, Matrices, Numbers, Leaves, Reduced precision
  *     to go on         Waiting, Prepared calls, Messages, Communicators, Threads, Memory
  *     between hosts    Bootstrap, Security, Environment
  *     when it fails    Errors, Time limits, After a failure
@@ -193,7 +193,7 @@
  *                           the rank numbers (in scans: left to right).  If the grouping cannot matter (integers, MIN, MAX,
  *                           bits), this holds without the flag
  *     COLL_REPRODUCIBLE     a SUM or AVG of floats or complex numbers has the same bits for every order of the ranks, too
- *   With either flag the bits depend on the number of ranks.
+ *   With either flag the bits depend on the number of ranks.  With leaves they do not (see Leaves).
  *   COLL_REPRODUCIBLE: a result depends only on the inputs and their number.  Each input is rounded to a grid that the largest
  * input of that element determines.  This changes it by at most 2^-42 of the largest on up to 1,024 ranks (f64: 2^-84), and by
  * twice as much for each doubling beyond (f64: four times).  Then the sum is exact, and rounded once.  f16 and the 8-bit floats
@@ -207,6 +207,35 @@
  * of the program that the library calls must return: it must not throw an exception (coll.hpp catches it) or call longjmp.
  *   With COLL_DETECT_OVERFLOW, a reducing call of floats or complex numbers whose result on this rank contains an infinity or a
  * NaN is counted; coll_overflows returns the number.  Calls that reduce nothing are not examined.
+ *
+ * LEAVES
+ *         const coll_call step = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = n, .type = COLL_F32, .op = COLL_AVG,
+ *                                  .first_leaf = rank, .leaves = 1 };
+ *         if (coll_run(comm, &step)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
+ *   With leaves, a sum of floats or complex numbers has the same bits on every number of ranks.  A leaf is one input of the whole
+ * job, such as the gradient of a micro-batch: a vector of `count` elements.  Leaves are numbered from 0: rank 0 has the first
+ * ones, rank 1 the next ones, and so on.  Each rank passes its run: the number of its first leaf, and how many it has.  -1 means
+ * none; the rank sends nothing.  0 means no leaves: an ordinary call.  All ranks pass leaves, or none does.
+ *   The sum follows the dyadic tree over all leaves.  A node is the leaves k 2^j ... (k + 1) 2^j - 1, the sum of its two halves.
+ * A half beyond the last leaf is absent: 7 leaves are ((0+1)+(2+3))+((4+5)+6).  COLL_AVG divides by the number of leaves.  The
+ * sum is divided, scaled and rounded once.  So the result depends only on the leaves, not on ranks or transport.
+ *   `send` has the nodes of the rank's run: the largest nodes that lie in it, one vector after the other, in the order of their
+ * leaves.  The run 3 ... 9 has the nodes 3, 4-7 and 8-9: three vectors.  These functions make them and fill in the call:
+ *     coll_status coll_sum_begin(coll_sum **out, int64_t first_leaf, size_t count, coll_type type, const coll_allocator *memory);
+ *     coll_status coll_sum_add(coll_sum *sum, const void *leaf);                   the next leaf, of `count` elements of `type`
+ *     coll_status coll_sum_end(coll_sum *sum, coll_call *call);                    sets send, count, type, first_leaf, leaves
+ *   Elements of nodes have the type of the sum: f32 for floats of 8 and 16 bits, else `type`; or f64 if accumulate is COLL_F64.
+ * Elements of recv have `type`.  In place, recv is the start of send; both types must be equal.  With a wire type only the result
+ * is rounded to it, not the leaves.
+ *   Ranks first exchange their runs, 16 bytes each.  If these do not adjoin, every rank gets COLL_ERR_MISMATCH.  If each rank has
+ * one node, as with equal powers of two, or with 24 leaves on 5 ranks as 8, 8, 4, 2 and 2, the call then sends what it sends
+ * without leaves.  Otherwise nodes at the seams between ranks are sent to one rank and added there, if this saves bytes.  So p
+ * ranks with V nodes send at most (p - 1)(1 + V / p) vectors; without leaves they send 2 (p - 1).  A run of n leaves has at most
+ * 2 log2(n + 1) nodes.  24 leaves in equal runs on 5, 7 and 8 ranks take 1.38, 1.17 and 1.29 times the bytes.  Nodes are sent in
+ * the type of the sum, results in the wire type.
+ *   With COLL_REPRODUCIBLE, `send` has the leaves themselves, in `type`.  The same leaves then give the same bits in any order.
+ *   Leaves are for COLL_SUM and COLL_AVG in an allreduce, and in an allreduce_list, whose items each have nodes in send and are
+ * reduced one by one.  COLL_STOCHASTIC, MX wires, residuals, named algorithms, GPU memory, COLL_SMALL and COLL_TINY exclude them.
  *
  * REDUCED PRECISION
  *         coll_allreduce_mixed(comm, x, x, n, COLL_F32, COLL_BF16, COLL_AVG);
@@ -816,6 +845,7 @@ only the profiles (COLL_LEAST, COLL_SMALL, COLL_TINY) leave out these parts"
 #define COLL__HAS_NETWORKS (COLL__UNSET(COLL_NO_NETWORKS) && !COLL__IS_SMALL)
 #define COLL__HAS_SCALE (!COLL__IS_TINY)
 #define COLL__HAS_SECURITY COLL__UNSET(COLL_NO_SECURITY)
+#define COLL__HAS_LEAVES COLL__IS_WHOLE
 #define COLL__HAS_SHRINK (COLL__UNSET(COLL_NO_SHRINK) && COLL__IS_WHOLE)
 #define COLL__HAS_TEXT (COLL__UNSET(COLL_NO_TEXT) && COLL__HAS_OS && !COLL__IS_LEAST)
 #define COLL__HAS_RECORDER (COLL__IS_WHOLE && COLL__HAS_OS)
@@ -1637,7 +1667,9 @@ typedef struct coll_call {
     const char *algorithm;        /* an algorithm by name, with its radix or number of blocks: "circulant:4" (see
                                      coll_explain); NULL = COLL_ALGORITHM, or the library's choice.  Equal on all ranks */
     const char *name;             /* appears in errors, e.g. "gradient of layer 3"                           */
-    uint64_t    reserved[4];      /* must be 0                                                               */
+    int64_t     first_leaf;       /* number of this rank's first leaf, counted over all ranks (see Leaves)   */
+    int64_t     leaves;           /* how many this rank has: send has the nodes of this run; -1: none; 0: a call without leaves */
+    uint64_t    reserved[2];      /* must be 0                                                               */
 } coll_call;                      /* what it points to must stay valid until the request is finished (prepared: freed) */
 
 /* Carry out the call that a descriptor describes. */
@@ -1817,6 +1849,56 @@ COLL_API void coll_dealloc(coll_comm *comm, void *at);
 #endif
 
 #endif /* COLL_MEMORY_H */
+/* ---- core/contract/coll_leaf_nodes.h ---- */
+/* coll_leaf_nodes.h - the nodes of a run of leaves, for a call with leaves (see Leaves in coll.h).  Public; coll.h includes it.
+ */
+#ifndef COLL_H
+#endif
+#ifndef COLL_LEAF_NODES_H
+#define COLL_LEAF_NODES_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*     coll_sum_begin(&sum, first, n, COLL_F32, NULL);
+ *     for (int64_t i = first; i < last; i++) compute(i, gradient), coll_sum_add(sum, gradient);
+ *     coll_sum_end(sum, &call);                              call has kind, recv and op, and may have wire, scale, flags
+ *     coll_run(comm, &call);
+ *     coll_sum_free(sum);
+ *
+ * The nodes depend on the leaves alone.  A sum has memory for one vector for each bit of the number of leaves, or twice as much.
+ * coll_sum_add moves as many bytes as a loop a[i] += b[i] does, on average, if the leaves are in memory.  Any thread may use a
+ * sum, one at a time.  After an error, coll_error(NULL) has the sentence. */
+typedef struct coll_sum coll_sum;
+
+/* Begin to add up the leaves of this rank, from number first_leaf on.  They have `count` elements of any type that has a sum.
+ * Memory comes from an allocator, or from malloc (NULL). */
+COLL_API coll_status coll_sum_begin(coll_sum **out, int64_t first_leaf, size_t count, coll_type type,
+                                    const coll_allocator *memory);
+
+/* Begin again, in the same memory: for the next step.  The nodes of before are no longer valid. */
+COLL_API coll_status coll_sum_restart(coll_sum *sum, int64_t first_leaf);
+
+/* Return where the program may write the next leaf: coll_sum_add(sum, place) does not copy it.  If it is the only leaf, it is
+ * the node, and recv of the call may be there, too.  NULL: the sum has another type than the leaves, or there is no memory. */
+COLL_API void *coll_sum_place(coll_sum *sum);
+
+/* Add the next leaf.  It may be changed afterwards, unless it is in its place.  After COLL_ERR_MEMORY it may be added again. */
+COLL_API coll_status coll_sum_add(coll_sum *sum, const void *leaf);
+
+/* Set send, count, type, first_leaf and leaves of a call.  The nodes are valid until another function is called with the sum.
+ * A call in place may write to them. */
+COLL_API coll_status coll_sum_end(coll_sum *sum, coll_call *call);
+
+/* Free a sum.  NULL is allowed. */
+COLL_API void coll_sum_free(coll_sum *sum);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* COLL_LEAF_NODES_H */
 /* ---- core/contract/coll_transport.h ---- */
 /* coll_transport.h - the interface of a transport, which carries messages.  Public: a program may supply its own.
  *
@@ -2109,8 +2191,10 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_sums16.h                 sums of 16-bit floats, by special instructions
  *     coll_codec.h                  formats of elements in memory, on the wire and in sums
  *     coll_reduce_kernels.h         all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
+ *     coll_leaf_sum.h               sums of runs of leaves, one leaf after the other
  *   core/algorithms/                schedules: knows ranks and blocks; not bytes, types, memory or sockets
  *     coll_round.h                  steps of algorithms: send, recv, copy, fold, in rounds
+ *     coll_leaves.h                 the tree of a sum over leaves, cut into terms
  *     coll_ring_bruck.h             rounds at fixed distances on a circle: circulant, alltoall, direct, ring
  *     coll_tree.h                   rounds with a root: tree and chain
  *     coll_blocks.h                 broadcast and reduce of n blocks in the fewest rounds
@@ -2123,6 +2207,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *   core/contract/                  interfaces of calls and transports
  *     coll_config.h                 the configuration, and the simulated machine; coll.h includes it
  *     coll_memory.h                 memory of the program: allocators, arenas; coll.h includes it
+ *     coll_leaf_nodes.h             nodes of a run of leaves, for calls with leaves; coll.h includes it
  *     coll_wrap.h                   communicators made from those of NCCL and MPI; coll.h includes it
  *     coll_transport.h              the interface of a transport; coll.h includes it
  *     coll_shape.h                  blocks in the buffers of each kind of call: a row for each kind
@@ -2164,6 +2249,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_error_feedback.h         error feedback: residuals of narrow wire types
  *     coll_prepared.h               prepares, starts and restarts requests
  *     coll_allreduce_list.h         many tensors in one operation
+ *     coll_allreduce_leaves.h       sums over leaves
  *     coll_offload.h                calls that the transport executes as a whole
  *     coll_carriers.h               the table of carriers: these, messages, rounds
  *     coll_comm_lock.h              the lock of a communicator
@@ -2179,6 +2265,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_shrink.h                 after a failure: a communicator of the survivors
  *     coll_measure.h                measures the numbers of the cost model
  *     coll_shared_alloc.h           memory that the ranks of a host read in place
+ *     coll_sum_leaves.h             the functions of leaf sums: memory, errors
  *     coll_explain.h                explains the choice for a call
  *     coll_init.h                   opens transports, and runs the ranks of coll_spawn
  *   transports/coll_threads.h       ranks in one address space; executes whole collectives; parts in transports/threads/
@@ -7086,7 +7173,7 @@ static void coll__codec_float(coll__codec *codec, const coll_call *call, coll_ty
         codec->load_user = codec->store = NULL;
         if (COLL__HAS(COLL_F16) && type == COLL_BF16 && wire == COLL_F16) codec->repack = coll__repack_bf16_to_f16_base;
     }
-    if (COLL__HAS_ANY(COLL__TYPES_16) && !draws && sum == COLL_F32
+    if (COLL__HAS_ANY(COLL__TYPES_16) && !draws && sum == COLL_F32 && !(COLL__HAS_LEAVES && call->leaves)
         && (wire == COLL_F16 || wire == COLL_BF16) && (type == wire || type == COLL_F32))
         coll__codec_half(codec, type, wire, call->op, tier);
     if (draws) {
@@ -7398,7 +7485,7 @@ COLL__UNUSED static void coll__unpack(const coll__codec *codec, void *user, cons
  * All reductions work the same way.  n sources are read into a wide accumulator that stays in the first-level cache, combined
  * there as a fixed tree, finished, rounded once, and written to m destinations.  The tree is the left-complete pairwise one
  * over the index of the source, ((0+1)+(2+3))+((4+5)+6).  So the bits of a result depend only on the inputs and their number,
- * never on count, alignment or blocks. */
+ * never on count, alignment or blocks.  Sources may also be nodes of a larger tree, in its order: then each has a number. */
 #ifndef COLL_REDUCE_KERNELS_H
 #define COLL_REDUCE_KERNELS_H
 
@@ -7425,9 +7512,21 @@ typedef struct coll__sum {
     size_t       count, index;
     void        *scratch;
     bool         streams;
+#if COLL__HAS_LEAVES
+    const int   *numbers;                         /* NULL: 0, 1, ...; else source i is the sum of the inputs k 2^j ... (k + 1)
+                                                     2^j - 1 of a larger tree, for some j, and k is numbers[i] */
+#endif
 } coll__sum;
 
-/* Most accumulators in use in a tree of n: one for each level, and the newest leaf. */
+#if COLL__HAS_LEAVES
+#define COLL__NUMBERS(of) , .numbers = of
+static inline const int *coll__numbers_of(const coll__sum *sum) { return sum->numbers; }
+#else
+#define COLL__NUMBERS(of)
+static inline const int *coll__numbers_of(const coll__sum *sum) { return (void)sum, NULL; }
+#endif
+
+/* Most accumulators in use in a tree of n: one for each level, and the newest leaf.  Of nodes: the same for INT_MAX. */
 static int coll__combine_slots(int n)
 {
     int slots = 1;
@@ -7514,7 +7613,7 @@ static void coll__combine_root(const coll__codec *codec, void *const root[2], co
     else codec->combine(root[0], a, b, count);
 }
 
-/* One block of the tree.  As in a binary counter, source i completes as many subtrees as i has trailing ones, and the last
+/* One block of the tree.  As in a binary counter, source k completes as many subtrees as k has trailing ones, and the last
  * source completes all.  The root is written to root[0], and root[1] if given, else to the scratch; with one source it is the
  * source.  Returns its address. */
 static const void *coll__combine_tree(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count,
@@ -7524,6 +7623,7 @@ static const void *coll__combine_tree(const coll__codec *codec, const coll__sum 
     unsigned char *const scratch = (unsigned char *)sum->scratch;
     const int n = sum->n;
     const size_t slot_size = coll__slot_size(codec);
+    const int *const numbers = coll__numbers_of(sum);
     const void *stack[8 * sizeof(int) + 1];
     int depth = 0;
 
@@ -7531,9 +7631,9 @@ static const void *coll__combine_tree(const coll__codec *codec, const coll__sum 
         unsigned char *const slot = scratch + (size_t)depth * slot_size;
         void *const first = root[0] && n == 2 ? root[0] : slot;
         const void *leaf = first;
-        int carry = i;
+        int carry = numbers ? numbers[i] : i;
 
-        if (!(i & 1) && i + 1 < n && coll__pair_up(codec, &sources[i], from, count, first)) {
+        if (!numbers && !(i & 1) && i + 1 < n && coll__pair_up(codec, &sources[i], from, count, first)) {
             carry = i++ >> 1;
         } else {
             leaf = coll__load(codec, &sources[i], slot, coll__source_at(codec, &sources[i], from), count, sum->index + from);
@@ -7755,7 +7855,7 @@ COLL__UNUSED static inline void coll__combine(const coll__codec *codec, const co
      * bytes would wait for recent stores of 8 bytes. */
     const coll__sum in_memory = { .sources = sum->sources, .n = sum->n, .results = sum->results, .m = sum->m,
                                   .format = sum->format, .count = sum->count, .index = sum->index, .scratch = sum->scratch,
-                                  .streams = sum->streams };
+                                  .streams = sum->streams COLL__NUMBERS(sum->numbers) };
     const bool streams = COLL__MAKES_MANY && sum->streams && sum->m > 0 && codec->acc_size <= COLL__BLOCK;
     if (streams) coll__combine_streaming(codec, &in_memory);
     else coll__combine_blocks(codec, &in_memory);
@@ -7785,6 +7885,101 @@ COLL_API coll_status coll_reduce_local(void *inout, const void *in, size_t count
 COLL__FOR_SPEED
 
 #endif /* COLL_REDUCE_KERNELS_H */
+/* ---- core/numbers/coll_leaf_sum.h ---- */
+/* coll_leaf_sum.h - the sum of a run of leaves on one rank (coll_sum_begin).
+ *
+ * The tree over all leaves is dyadic: node [k 2^j, (k + 1) 2^j) is the sum of its two halves.  A run of leaves is a sequence of
+ * nodes, each as large as possible.  A binary counter finds them: leaf i completes as many nodes as its number has trailing ones,
+ * except those that begin before the run.  The nodes so far are a stack of vectors, in the order of their leaves:
+ *
+ *      first leaf 3     [3]  [3][4]  [3][4,5]  [3][4,5][6]  [3][4..7]  [3][4..7][8]  ...
+ *
+ * A leaf that completes t nodes is added to t vectors in one pass, block by block; only the last sum is written.  A leaf that
+ * completes none is copied, unless the program has written it to its place.  Of 2^t leaves one completes t nodes or more.  So
+ * a leaf reads and writes three vectors on average, its own included: as many as a += b does. */
+#ifndef COLL_LEAF_SUM_H
+#define COLL_LEAF_SUM_H
+
+
+/* A run that is being added up: leaves [first, next) of the whole tree so far, as `depth` nodes. */
+struct coll_sum {
+    coll__codec    codec;
+    coll_type      type;
+    uint64_t       first, next;
+    size_t         count, stride;                 /* elements of a vector; bytes from one node to the next    */
+    int            depth, room;                   /* nodes; vectors that there is memory for                  */
+    bool           streams;                       /* leaves are copied past the caches                        */
+    unsigned char *nodes;
+};
+
+/* Longer vectors are copied past the caches: several of them do not fit there. */
+enum { COLL__RUN_STREAMED = 8 << 20 };
+
+/* The nodes that leaf i completes, in a run that begins at `first`. */
+static int coll__run_carries(uint64_t first, uint64_t i)
+{
+    int carries = 0;
+
+    while ((i >> carries & 1) && (i + 1 - first) >> carries > 1) carries++;
+    return carries;
+}
+
+/* The codec of leaves.  Nodes are plain vectors of accumulators, whatever order calls of this type use. */
+static bool coll__run_codec_in(coll__codec *codec, coll_type type, int tier, char *why, size_t room)
+{
+    const coll_call call = { .kind = COLL_ALLREDUCE, .type = type, .op = COLL_SUM };
+
+    if (!coll__codec_reduce_in(codec, &call, 1, tier, why, room)) return false;
+#if COLL__HAS_ANY(COLL__TYPED_bf16)
+    if (type == COLL_BF16) {
+        codec->load_user = codec->load_wire = COLL__PICK_WIDE(coll__load_bf16, tier);
+        codec->onto = COLL__PICK_WIDE(coll__onto_bf16, tier);
+    }
+#endif
+    return true;
+}
+
+static unsigned char *coll__run_node(const coll_sum *s, int at) { return s->nodes + (size_t)at * s->stride; }
+
+/* Read a block ahead: the processor does not, at the end of a page, or of so many vectors. */
+COLL__INLINE void coll__run_prefetch(const unsigned char *block)
+{
+    for (int line = 0; line < COLL__BLOCK; line += 64) __builtin_prefetch(block + line);
+}
+
+/* Add a leaf to the last `carries` nodes, which become one; 0: copy it behind them. */
+static void coll__run_fold(const coll_sum *s, const void *leaf, int carries)
+{
+    _Alignas(64) unsigned char block[COLL__BLOCK];
+    const coll__codec *const codec = &s->codec;
+    const coll__source source = { leaf, COLL__AS_USER, 0 };
+    const bool is_onto = carries > 0 && codec->onto;
+    const size_t most = codec->direct && carries < 2 ? s->count : coll__block_count(codec);
+
+    for (size_t from = 0, length; from < s->count; from += length) {
+        const size_t at = from * codec->acc_size;
+        unsigned char *const last = coll__run_node(s, s->depth - carries) + at;
+        const void *const raw = coll__source_at(codec, &source, from), *x = raw;
+
+        length = coll__least(s->count - from, most);
+        if (carries > 1) coll__run_prefetch((const unsigned char *)raw + COLL__BLOCK);
+        if (!is_onto) x = coll__load(codec, &source, carries || s->streams ? block : last, raw, length, from);
+        for (int k = 1; k <= carries; k++) {
+            const unsigned char *const part = coll__run_node(s, s->depth - k) + at;
+            void *const to = k == carries ? last : block;
+            if (carries > 1) coll__run_prefetch(part + COLL__BLOCK);
+            if (k == 1 && is_onto) codec->onto(to, part, raw, length);
+            else codec->combine(to, part, x, length);
+            x = to;
+        }
+        if (x == last) continue;
+        if (s->streams) coll__copy_streamed(last, x, length * codec->acc_size);
+        else memcpy(last, x, length * codec->acc_size);
+    }
+    if (s->streams && !carries) coll__streamed_end();
+}
+
+#endif /* COLL_LEAF_SUM_H */
 /* ---- core/algorithms/coll_round.h ---- */
 /* coll_round.h - rounds and steps of algorithms.
  *
@@ -7806,10 +8001,11 @@ typedef enum coll__place {
     COLL__RESULT,                                 /* the user's recv buffer                                   */
     COLL__WORK,                                   /* temporary slots: values as on the wire                   */
     COLL__PART,                                   /* temporary slots: partial results, not divided or rounded */
-    COLL__PLACES
+    COLL__NODES,                                  /* the user's send buffer: partial results (coll_leaves.h)  */
+    COLL__PLACES = COLL__NODES + COLL__HAS_LEAVES
 } coll__place;
 
-/* `blocks` blocks at `first`, first + step, ... INPUT and RESULT: block numbers, modulo the circle.  WORK and PART: slot
+/* `blocks` blocks at `first`, first + step, ... INPUT, RESULT and NODES: block numbers, modulo the circle.  WORK and PART: slot
  * numbers; `about` is the block whose value is in the first slot (the others: the following blocks, or all the same block),
  * which determines its length. */
 typedef struct coll__span {
@@ -7829,6 +8025,8 @@ typedef struct coll__step {
     coll__span from;                              /* copy                                                     */
 } coll__step;
 
+typedef struct coll__leaves coll__leaves;         /* coll_leaves.h                                            */
+
 /* The neighbors of a rank. */
 typedef struct coll__graph {
     int sources, destinations;
@@ -7842,6 +8040,9 @@ typedef struct coll__round {
     bool is_exclusive;                            /* exscan, not scan                                         */
     const int *order;                             /* ranks in the order of a ring or chain; NULL: 0, 1, ...   */
     const coll__graph *graph;
+#if COLL__HAS_LEAVES
+    const coll__leaves *leaves;                   /* the terms of the sum; NULL: one of each rank             */
+#endif
     coll__step *steps;                            /* NULL: only count                                         */
     int count, capacity;
     int moved, sent;                              /* blocks in sends and receives; messages sent              */
@@ -7940,7 +8141,239 @@ COLL__FOR_SIZE
 #ifndef COLL_RING_BRUCK_H
 #define COLL_RING_BRUCK_H
 
+/* ---- core/algorithms/coll_leaves.h ---- */
+/* coll_leaves.h - sums over leaves: the dyadic tree over the inputs of all ranks, cut into the terms that ranks exchange.
+ *
+ * A node is the leaves k 2^j ... (k + 1) 2^j - 1; k is its number.  Every rank has the largest nodes of its run, as vectors.  A
+ * term is such a node, or a larger one: then one rank, its home, receives the nodes below it and adds them.  This moves whole
+ * vectors, but fewer terms follow.  Every term is sent in blocks, as in the direct exchange, and costs p - 1 blocks; a node that
+ * is moved to a home costs p.
+ *
+ *     24 leaves on 5 ranks       0                   1                   2                   3                   4
+ *     runs                       0-4                 5-9                 10-14               15-19               20-23
+ *     nodes                      0-3 4               5 6-7 8-9           10-11 12-13 14      15 16-19            20-23
+ *     moved                         `----------------->       `--------------->   <----------'
+ *     terms                      0-3                 4-7                 8-15                16-19               20-23
+ *
+ * So 3 vectors and 5 * 4 / 5 terms are sent; without moves it would be 11 * 4 / 5.  The terms are the cut of the tree that costs
+ * least: a node is one term if this is cheaper than the terms of its halves. */
+#ifndef COLL_LEAVES_H
+#define COLL_LEAVES_H
 
+
+/* The level of the first node of the leaves at ... end - 1. */
+static inline int coll__leaf_level(int64_t at, int64_t end)
+{
+    int level = 0;
+    while (!(at >> level & 1) && at + (INT64_C(2) << level) <= end) level++;
+    return level;
+}
+
+/* How many vectors a run of leaves has. */
+static inline int64_t coll__leaf_vectors(int64_t at, int64_t leaves, bool are_sums)
+{
+    const int64_t end = at + leaves;
+    int64_t vectors = 0;
+
+    if (leaves <= 0 || !are_sums) return leaves > 0 ? leaves : 0;
+    for (; at < end; at += INT64_C(1) << coll__leaf_level(at, end)) vectors++;
+    return vectors;
+}
+
+#if COLL__HAS_LEAVES
+
+typedef struct coll__leaf_node {
+    int rank, vector;                             /* which has it; number of the vector there                 */
+    int level, slot;                              /* slot: number among the nodes that the home receives      */
+} coll__leaf_node;
+
+typedef struct coll__leaf_term {
+    int rank;                                     /* the home                                                 */
+    int first, count;                             /* its nodes                                                */
+    int slot;                                     /* several nodes: number among the sums that the home makes */
+} coll__leaf_term;
+
+struct coll__leaves {
+    int  nodes, terms;                            /* of all ranks, in the order of their leaves               */
+    bool are_sums;                                /* vectors are sums; false: inputs, which are never added before the end */
+    bool has_sums;                                /* a home adds nodes                                        */
+    int  vectors, made, received;                 /* of this rank: vectors; as home: sums, and nodes of others */
+    coll__leaf_node *node;
+    coll__leaf_term *term;
+    int *node_number, *term_number;               /* k                                                        */
+    int *first_term;                              /* of every rank, and of all                                */
+};
+
+/* Bytes of the lists of a tree. */
+static size_t coll__leaves_bytes(int64_t nodes, int size)
+{
+    return (size_t)nodes * (sizeof(coll__leaf_node) + sizeof(coll__leaf_term) + 2 * sizeof(int))
+         + (size_t)(size + 1) * sizeof(int);
+}
+
+/* Append the nodes of the next rank. */
+static void coll__leaves_add(coll__leaves *t, int rank, int64_t at, int64_t leaves)
+{
+    for (int vector = 0, level; leaves > 0; vector++, at += INT64_C(1) << level, leaves -= INT64_C(1) << level) {
+        level = t->are_sums ? coll__leaf_level(at, at + leaves) : 0;
+        t->node[t->nodes] = (coll__leaf_node){ rank, vector, level, 0 };
+        t->node_number[t->nodes++] = (int)(at >> level);
+    }
+}
+
+/* Cut nodes from ... to - 1, which are below one node of `level`, into terms.  Returns the blocks sent. */
+static int64_t coll__leaves_cut(coll__leaves *t, int level, int from, int to, int size)
+{
+    const int terms = t->terms;
+    int home = from, middle = from, most = 1;
+
+    if (from == to) return 0;
+    int64_t cost = size - 1;
+    if (to - from > 1) {
+        const int64_t first = (int64_t)t->node_number[from] << t->node[from].level;
+        const int64_t half = ((first >> level) * 2 + 1) << (level - 1);
+        while (middle < to && (int64_t)t->node_number[middle] << t->node[middle].level < half) middle++;
+        cost = coll__leaves_cut(t, level - 1, from, middle, size) + coll__leaves_cut(t, level - 1, middle, to, size);
+        for (int i = from + 1, run = 1; i < to; i++) {
+            run = t->node[i].rank == t->node[i - 1].rank ? run + 1 : 1;
+            if (run > most) most = run, home = i;
+        }
+        const int64_t at_home = size - 1 + (int64_t)size * (to - from - most);
+        if (at_home >= cost || !t->are_sums) return cost;
+        t->terms = terms;
+        t->term_number[t->terms] = (int)(first >> level);
+        cost = at_home;
+    } else t->term_number[t->terms] = t->node_number[from];
+    t->term[t->terms++] = (coll__leaf_term){ t->node[home].rank, from, to - from, 0 };
+    return cost;
+}
+
+/* Cut the tree into terms, as rank `me` of `size` sees them. */
+static void coll__leaves_settle(coll__leaves *t, int me, int size)
+{
+    int rank = 0, level = 0;
+
+    while (t->nodes > 0 && (int64_t)t->node_number[t->nodes - 1] << t->node[t->nodes - 1].level >> level) level++;
+    (void)coll__leaves_cut(t, level, 0, t->nodes, size);
+    for (int k = 0; k < t->terms; k++) {
+        coll__leaf_term *const term = &t->term[k];
+        const bool is_home = term->rank == me;
+        while (rank <= term->rank) t->first_term[rank++] = k;
+        if (term->count == 1) continue;
+        t->has_sums = true;
+        if (is_home) term->slot = t->made++;
+        for (int i = term->first; is_home && i < term->first + term->count; i++)
+            if (t->node[i].rank != me) t->node[i].slot = t->received++;
+    }
+    while (rank <= size) t->first_term[rank++] = t->terms;
+    for (int i = 0; i < t->nodes; i++) t->vectors += t->node[i].rank == me;
+}
+
+/* Is it the tree over the ranks?  Then each has one node, and node i is number i, as far as it tells which sums are complete. */
+static bool coll__leaves_are_ranks(const coll__leaves *t, int size)
+{
+    for (int i = 0; i < t->nodes; i++) {
+        const int number = i < t->nodes - 1 ? t->node_number[i] : i;
+        if (t->node[i].rank != i || (number ^ (number + 1)) != (i ^ (i + 1))) return false;
+    }
+    return t->nodes == size;
+}
+
+/* Vector `vector` of this rank: some of its blocks. */
+static coll__span coll__leaf_blocks(const coll__round *now, int vector, int first, int blocks)
+{
+    return coll__blocks(now->leaves->are_sums ? COLL__NODES : COLL__INPUT, vector * now->blocks + first, blocks);
+}
+
+/* The round in which nodes are moved to homes, and added there. */
+static void coll__leaves_gather(coll__round *now)
+{
+    const coll__leaves *const t = now->leaves;
+
+    for (const coll__leaf_term *term = t->term; term < t->term + t->terms; term++)
+        for (const coll__leaf_node *n = t->node + term->first; n < t->node + term->first + term->count; n++) {
+            if (n->rank == term->rank) continue;
+            if (n->rank == now->rank) coll__send(now, term->rank, coll__leaf_blocks(now, n->vector, 0, now->blocks));
+            if (term->rank == now->rank)
+                coll__recv(now, n->rank, coll__slots(COLL__PART, (t->made + n->slot) * now->blocks, now->blocks, 0));
+        }
+    for (const coll__leaf_term *term = t->term; term < t->term + t->terms; term++) {
+        if (term->rank != now->rank || term->count == 1) continue;
+        coll__fold(now, coll__slots(COLL__PART, term->slot * now->blocks, now->blocks, 0));
+        for (const coll__leaf_node *n = t->node + term->first; n < t->node + term->first + term->count; n++)
+            coll__from(now, n->rank == now->rank
+                                ? coll__leaf_blocks(now, n->vector, 0, now->blocks)
+                                : coll__slots(COLL__PART, (t->made + n->slot) * now->blocks, now->blocks, 0));
+    }
+}
+
+/* The numbers of the sources of a fold: of the terms; or of the nodes of a sum that rank `me` makes as a home. */
+static const int *coll__leaf_numbers(const coll__leaves *t, int me, bool is_result, size_t slot)
+{
+    int k = t->first_term[me];
+
+    if (is_result) return t->term_number;
+    while (t->term[k].count == 1 || (size_t)t->term[k].slot != slot) k++;
+    return t->node_number + t->term[k].first;
+}
+
+/* A block of a term of this rank, and where that of another rank is received. */
+static coll__span coll__leaf_own(const coll__round *now, int term, int block)
+{
+    const coll__leaf_term *const t = &now->leaves->term[term];
+
+    block = coll__mod(block, now->blocks);
+    if (t->count == 1) return coll__leaf_blocks(now, now->leaves->node[t->first].vector, block, 1);
+    return coll__slot_of(COLL__PART, t->slot * now->blocks + block, block);
+}
+
+static coll__span coll__leaf_other(const coll__round *now, int term)
+{
+    const coll__leaves *const t = now->leaves;
+    return coll__slot_of(t->are_sums ? COLL__PART : COLL__WORK, (t->made + t->received) * now->blocks + term, now->rank);
+}
+
+#endif /* COLL__HAS_LEAVES */
+
+/* ---- >>terms of a sum: one input of each rank, or nodes of a tree over leaves ---- */
+
+/* The terms of a rank: their first number, and that behind the last.  Terms are in the order of ranks. */
+static inline int coll__first_term(const coll__round *now, int rank)
+{
+#if COLL__HAS_LEAVES
+    if (now->leaves) return now->leaves->first_term[coll__mod(rank, now->size)];
+#endif
+    return (void)now, rank;
+}
+
+static inline int coll__end_term(const coll__round *now, int rank)
+{
+#if COLL__HAS_LEAVES
+    if (now->leaves) return now->leaves->first_term[coll__mod(rank, now->size) + 1];
+#endif
+    return (void)now, rank + 1;
+}
+
+/* Block `block` of a term of this rank; and where it receives its block of a term of another rank. */
+static inline coll__span coll__own_term(const coll__round *now, int term, int block)
+{
+#if COLL__HAS_LEAVES
+    if (now->leaves) return coll__leaf_own(now, term, block);
+#endif
+    return (void)now, (void)term, coll__block(COLL__INPUT, block);
+}
+
+static inline coll__span coll__other_term(const coll__round *now, int term)
+{
+#if COLL__HAS_LEAVES
+    if (now->leaves) return coll__leaf_other(now, term);
+#endif
+    return coll__slot_of(COLL__WORK, term - now->rank + (term < now->rank ? now->size : 0), now->rank);
+}
+
+#endif /* COLL_LEAVES_H */
+
+/* ---- core/algorithms/coll_ring_bruck.h, continued ---- */
 /* ---- >>numbers ---- */
 
 /* The skip after `steps` divisions: size, ceil(size / r), ceil(that / r), ..., 1. */
@@ -8093,21 +8526,30 @@ static void coll__direct_exchange(coll__round *now)
     const int me = now->rank, size = now->size;
 
     for (int j = 1; j < size; j++) {
-        coll__send(now, me + j, coll__block(COLL__INPUT, me + j));
-        coll__recv(now, me - j, coll__slot_of(COLL__WORK, size - j, me));
+        for (int t = coll__first_term(now, me); t < coll__end_term(now, me); t++)
+            coll__send(now, me + j, coll__own_term(now, t, me + j));
+        for (int t = coll__first_term(now, me - j); t < coll__end_term(now, me - j); t++)
+            coll__recv(now, me - j, coll__other_term(now, t));
     }
 }
 
-/* The canonical reduction: all p raw contributions to blocks first, first + 1, ..., in the order of ranks, in one fold with one
- * rounding.  In WORK are `each` blocks of every rank: the whole vector, or only this one block. */
-static void coll__fold_all(coll__round *now, coll__span to, int first, int each)
+/* The canonical reduction: all terms of this rank's block, in the order of ranks, in one fold with one rounding. */
+static void coll__fold_terms(coll__round *now, coll__span to)
 {
     coll__fold(now, to);
-    for (int i = 0; i < now->size; i++) {
-        const int slot = coll__mod(i - now->rank, now->size) * each + (each > 1 ? first : 0);
+    for (int i = 0; i < now->size; i++)
+        for (int t = coll__first_term(now, i); t < coll__end_term(now, i); t++)
+            coll__from(now, i == now->rank ? coll__own_term(now, t, now->rank) : coll__other_term(now, t));
+}
+
+/* The same for blocks first, first + 1, ... of the p vectors in WORK. */
+static void coll__fold_all(coll__round *now, coll__span to, int first)
+{
+    coll__fold(now, to);
+    for (int i = 0; i < now->size; i++)
         coll__from(now, i == now->rank ? coll__blocks(COLL__INPUT, first, to.blocks)
-                                       : coll__slots(COLL__WORK, slot, to.blocks, first));
-    }
+                                       : coll__slots(COLL__WORK, coll__mod(i - now->rank, now->size) * now->blocks + first,
+                                                     to.blocks, first));
 }
 
 /* Every block of INPUT is sent to its rank, in one round, the nearest rank first: p - 1 messages, (p - 1) / p m. */
@@ -8424,7 +8866,7 @@ static bool coll__reduce_gather(coll__round *now, int k)
 {
     if (now->size == 1) return coll__fold_alone(now, k);
     if (k >= coll__circulant_rounds(now->size, now->radix)) return false;
-    if (coll__tree_collect_vectors(now, k)) coll__fold_all(now, coll__block(COLL__RESULT, 0), 0, now->blocks);
+    if (coll__tree_collect_vectors(now, k)) coll__fold_all(now, coll__block(COLL__RESULT, 0), 0);
     return true;
 }
 
@@ -8464,7 +8906,7 @@ static bool coll__reduce_direct(coll__round *now, int k)
     if (k > 1 || (k > 0 && now->size == 1)) return false;
     if (k == 0) {
         coll__direct_exchange(now);
-        coll__fold_all(now, is_root ? coll__block(COLL__RESULT, me) : coll__slot_of(COLL__WORK, 0, me), me, 1);
+        coll__fold_terms(now, is_root ? coll__block(COLL__RESULT, me) : coll__slot_of(COLL__WORK, 0, me));
         return true;
     }
     if (!is_root) coll__send(now, now->root, coll__slot_of(COLL__WORK, 0, me));
@@ -9647,7 +10089,7 @@ static bool coll__gather_fold(coll__round *now, int k)
 
     if (k > last) return false;
     coll__circulant_allgather(now, k, COLL__WORK);
-    if (k == last) coll__fold_all(now, coll__block(COLL__RESULT, block), block, now->blocks);
+    if (k == last) coll__fold_all(now, coll__block(COLL__RESULT, block), block);
     return true;
 }
 
@@ -9662,8 +10104,8 @@ static bool coll__reduce_scatter_tree(coll__round *now, int k)
     if (k >= rounds) {
         coll__tree_hand_out(now, k - rounds, COLL__WORK);
     } else if (coll__tree_collect_vectors(now, k)) {
-        coll__fold_all(now, coll__block(COLL__RESULT, 0), 0, now->blocks);
-        coll__fold_all(now, coll__root_sums(now, 1, now->size - 1), 1, now->blocks);
+        coll__fold_all(now, coll__block(COLL__RESULT, 0), 0);
+        coll__fold_all(now, coll__root_sums(now, 1, now->size - 1), 1);
     }
     return true;
 }
@@ -9673,7 +10115,7 @@ static bool coll__direct_reduce(coll__round *now, int k)
 {
     if (k > 0) return false;
     coll__direct_exchange(now);
-    coll__fold_all(now, coll__block(COLL__RESULT, now->rank), now->rank, 1);
+    coll__fold_terms(now, coll__block(COLL__RESULT, now->rank));
     return true;
 }
 
@@ -9688,11 +10130,18 @@ static bool coll__allreduce_tree(coll__round *now, int k)
 }
 
 /* Direct reduce-scatter, then allgather of the rounded blocks: 1 + R rounds, 2 (p - 1) / p m, the least possible; for long
- * vectors.  Canonical, because the reduction takes one round; the allgather does not round.  "shares" is the same in 2 rounds
+ * vectors.  Canonical, because the reduction takes one round; the allgather does not round.  With leaves, nodes may first be
+ * added in another round (coll_leaves.h).  "shares" is the same in 2 rounds
  * (radix p), with blocks in proportion to the links of their ranks: T m over the slowest link, the least possible
  * (coll_uneven_split.h). */
 static bool coll__allreduce_direct(coll__round *now, int k)
 {
+#if COLL__HAS_LEAVES
+    if (now->leaves && now->leaves->has_sums && k-- == 0) {
+        coll__leaves_gather(now);
+        return true;
+    }
+#endif
     return k == 0 ? coll__direct_reduce(now, 0) : coll__circulant_allgather(now, k - 1, COLL__RESULT);
 }
 
@@ -11993,7 +12442,8 @@ typedef enum coll__shape_kind {
     COLL__ONE,                                    /* one block for every block number                         */
     COLL__EQUAL,                                  /* blocks of `count` elements                               */
     COLL__CUT,                                    /* `count` elements in `blocks` nearly equal parts          */
-    COLL__LISTED                                  /* as counts and offsets say; in bytes if there are types   */
+    COLL__LISTED,                                 /* as counts and offsets say; in bytes if there are types   */
+    COLL__VECTORS                                 /* vectors of `count` elements, each in `parts` parts       */
 } coll__shape_kind;
 
 typedef struct coll__layout {
@@ -12001,6 +12451,9 @@ typedef struct coll__layout {
     unsigned char *base;
     int    blocks;                                /* block numbers are modulo this                            */
     size_t count;
+#if COLL__HAS_LEAVES
+    int    parts;
+#endif
     int    group_bits;                            /* parts begin at multiples of 2^group_bits elements        */
     const coll__shares *shares;                   /* uneven split; NULL: even                                 */
     const size_t *counts, *offsets;
@@ -12102,10 +12555,22 @@ struct coll_request {
     void       (*done)(coll_request *whole, coll_request *part, coll_status status);      /* called when it ends; or NULL */
     coll__prepared *prepared;                     /* coll_prepare: its own order                              */
     const coll__choice *way;                      /* chosen beforehand; NULL: by the tuner                    */
+#if COLL__HAS_LEAVES
+    const coll__leaves *leaves;                   /* the tree whose nodes its input has; NULL: one vector     */
+#endif
     coll__strided *strided;                       /* the caller's strides; or NULL                            */
     bool         has_overflow;                    /* COLL_DETECT_OVERFLOW: the result has an infinity or a NaN */
     struct coll__pool *pool;                      /* owner of its memory; must be the last field              */
 };
+
+static inline const coll__leaves *coll__leaves_of(const coll_request *r)
+{
+#if COLL__HAS_LEAVES
+    return r->leaves;
+#else
+    return (void)r, NULL;
+#endif
+}
 
 /* Memory of requests (coll_request_pool.h). */
 typedef struct coll__pool {
@@ -12473,7 +12938,9 @@ static unsigned char coll__hash_options(const coll_call *call, bool reduces)
     const bool is_scaled = COLL__HAS_SCALE && coll__is_scaled(call);
     const bool has_seed = COLL__IS_WHOLE && call->flags & COLL_STOCHASTIC && call->seed != 0;
 
-    if (reduces && !algorithm && !is_scaled && !call->accumulate && !call->not_commutative && !has_seed)
+    const bool has_leaves = COLL__HAS_LEAVES && call->leaves != 0;
+
+    if (reduces && !algorithm && !is_scaled && !call->accumulate && !call->not_commutative && !has_seed && !has_leaves)
         return (unsigned char)(call->flags & COLL__FLAGS);
     if (reduces && (scale << 1 != 0 || call->accumulate || call->flags || call->not_commutative)) {
         if (scale != coll__bits64(1)) hash = scale;
@@ -12482,6 +12949,7 @@ static unsigned char coll__hash_options(const coll_call *call, bool reduces)
         hash = ((hash * 31 + (uint64_t)call->accumulate) * (COLL__FLAGS + 1) + call->flags) * 2 + call->not_commutative;
     }
     for (const char *at = algorithm; at && *at; at++) hash = hash * 131 + (unsigned char)*at;
+    if (has_leaves) hash = hash * 131 + 1;
     if (hash == 0) return 0;
     return (unsigned char)(COLL__FLAGS + 1 + (uint32_t)((hash * 0x9e3779b97f4a7c15u) >> 32) % (255 - COLL__FLAGS));
 }
@@ -12713,7 +13181,7 @@ static coll_status coll__failed_mismatch(coll_failure *failure, const unsigned c
                                  (unsigned)coll__get16(ours + 2), mine, peer, (unsigned)coll__get16(theirs + 2));
     return coll__set_failure(failure, COLL_ERR_MISMATCH, peer, "rank %d called %s, but rank %d called %s%s", me, mine, peer,
                              other,
-                             are_hashed ? ": compare flags, scale, seed, accumulate, not_commutative, algorithm" : "");
+                             are_hashed ? ": compare flags, scale, seed, accumulate, not_commutative, algorithm, leaves" : "");
 }
 
 /* ---- >>errors: the sentence ---- */
@@ -13182,6 +13650,9 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->offsets = NULL;
     r->changed = r->carried = NULL;
     r->way = NULL;
+#if COLL__HAS_LEAVES
+    r->leaves = NULL;
+#endif
     r->strided = NULL;
     r->graph_version = comm->graph_version;
     r->order = is_message && !coll__is_extended(comm) ? NULL : &comm->main;
@@ -13627,7 +14098,7 @@ static coll_status coll__carry_on(coll_request *r)
 /* Do kind, type, wire and operation describe the arithmetic of a call? */
 static inline bool coll__calculates_plainly(const coll_call *call)
 {
-    return !call->accumulate && !call->flags && call->scale == 0 && !call->not_commutative;
+    return !call->accumulate && !call->flags && call->scale == 0 && !call->not_commutative && !(COLL__HAS_LEAVES && call->leaves);
 }
 
 /* The plan for a call's arithmetic; or NULL. */
@@ -14130,6 +14601,53 @@ static coll_status coll__check_residual(coll_comm *comm, const coll_call *call, 
     return COLL_OK;
 }
 
+/* ---- >>leaves ---- */
+
+/* Bytes of an element of the input, and of all of it; in an allreduce. */
+static inline size_t coll__leaf_unit(const coll_call *call, const coll__codec *codec)
+{
+    return coll__wants_reproducible(call) ? codec->type_size : codec->acc_size;
+}
+
+static inline size_t coll__sent_length(const coll_call *call, const coll__codec *codec)
+{
+    if (!COLL__HAS_LEAVES || !call->leaves) return call->count * codec->type_size;
+    return (size_t)coll__leaf_vectors(call->first_leaf, call->leaves, !coll__wants_reproducible(call)) * call->count
+         * coll__leaf_unit(call, codec);
+}
+
+#if COLL__HAS_LEAVES
+
+/* Check a run of leaves, and set the length of `send` to that of its vectors. */
+static coll_status coll__check_leaves(coll_comm *comm, const coll_call *call, const coll__codec *codec, coll__side *send)
+{
+    const size_t unit = coll__leaf_unit(call, codec);
+    const bool is_sum = coll__kind_reduces(call->kind) && coll__is_floating(call->type)
+        && (call->op == COLL_SUM || call->op == COLL_AVG);
+    size_t bytes;
+
+    if (call->leaves == 0) return COLL__REFUSE("first_leaf is %lld, but leaves is 0: set it to the number of leaves, or to -1",
+                                               (long long)call->first_leaf);
+    if (call->leaves < -1 || call->leaves > INT_MAX || call->first_leaf < 0 || call->first_leaf > INT_MAX)
+        return COLL__REFUSE("%lld leaves from %lld on are out of range: 1 to %d leaves, or -1 for none, from 0 or more on",
+                            (long long)call->leaves, (long long)call->first_leaf, INT_MAX);
+    if (call->kind != COLL_ALLREDUCE || !is_sum || coll__is_mx(call->wire) || call->flags & COLL_STOCHASTIC || call->residual
+        || call->algorithm || coll__is_extended(comm))
+        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "leaves are for sums and averages of floats and complex "
+                                   "numbers in an allreduce, without COLL_STOCHASTIC, mx wire, residual and algorithm");
+    const int64_t vectors = coll__leaf_vectors(call->first_leaf, call->leaves, !coll__wants_reproducible(call));
+    if (call->count && __builtin_mul_overflow((size_t)vectors, call->count * unit, &bytes))
+        return COLL__REFUSE("%lld vectors of %zu x %s are more than memory can hold", (long long)vectors, call->count,
+                            coll_type_name(call->type));
+    if (vectors && unit > codec->type_size && (call->send == COLL_IN_PLACE || call->send == call->recv) && call->count)
+        return COLL__REFUSE("in place, but elements of nodes have %zu bytes and those of the result %zu: give two buffers", unit,
+                            codec->type_size);
+    send->count = coll__sent_length(call, codec) / codec->type_size;
+    return COLL_OK;
+}
+
+#endif
+
 /* ---- >>algorithm ---- */
 
 /* The tuner's query for a checked call. */
@@ -14229,6 +14747,9 @@ static coll_status coll__check_call(coll_comm *comm, coll_call *call, coll__code
     if ((status = coll__check_numbers(comm, call, &send, &recv)) < 0) return status;
     if ((status = coll__check_arithmetic(comm, call, codec)) < 0) return status;
     if (call->residual && (status = coll__check_feedback(comm, call)) < 0) return status;
+#if COLL__HAS_LEAVES
+    if ((call->leaves || call->first_leaf) && (status = coll__check_leaves(comm, call, codec, &send)) < 0) return status;
+#endif
     if (call->kind == COLL_BARRIER) {
         coll__plan_make(comm, call, codec);
         return COLL_OK;
@@ -14269,13 +14790,22 @@ static coll_status coll__check_list(coll_comm *comm, const coll_call *call)
             (void)coll__explain_error(comm, call, status, "buffer %d, as an %s", i, why);
         }
         const size_t length = b->count * coll_type_size(b->type);
+        const size_t sent = status == COLL_OK ? coll__sent_length(&one, &codec) : length;
         const uintptr_t from = (uintptr_t)one.send, to = (uintptr_t)b->recv;
         if (length) list[n++] = (coll__interval){ to, to + length, true };
-        if (length && from != to) list[n++] = (coll__interval){ from, from + length, false };
+        if (sent && from != to) list[n++] = (coll__interval){ from, from + sent, false };
+        else if (from == to && sent > length) list[n++] = (coll__interval){ from + length, from + sent, false };
     }
     const bool clash = status == COLL_OK && coll__intervals_clash(list, n);
     coll__give(list);
     return clash ? COLL__REFUSE("buffers of the list overlap one another: keep them apart") : status;
+}
+
+/* The reserved member that is not 0; -1: none.  Without leaves their members are reserved, which precede the others. */
+static inline int coll__descriptor_set(const coll_call *call)
+{
+    return COLL__HAS_LEAVES ? COLL__RESERVED_SET(call)
+                            : coll__reserved_set((const uint64_t *)(const void *)&call->first_leaf, 2 * sizeof call->reserved);
 }
 
 /* Check that a call was passed, and that its reserved members are 0. */
@@ -14284,7 +14814,7 @@ static coll_status coll__check_descriptor(coll_comm *comm, const coll_call *call
     const coll_call *const none = NULL;           /* nothing of it may be read                                */
 
     if (!call) return coll__explain_error(comm, none, COLL_ERR_ARGUMENT, "the call is NULL");
-    const int set = COLL__RESERVED_SET(call);
+    const int set = coll__descriptor_set(call);
     return set < 0 ? COLL_OK : coll__explain_error(comm, none, COLL_ERR_ARGUMENT, "reserved[%d] of the coll_call is not 0: "
                                                    "set all members that you do not use to 0", set);
 }
@@ -15577,6 +16107,12 @@ static coll__range coll__block_range(const coll__layout *l, int block)
     case COLL__EQUAL: return (coll__range){ (size_t)block * l->count, l->count };
     case COLL__CUT: return COLL__HAS_CHOICE && l->shares ? coll__share_range(l, block)
                          : coll__part(l->count, l->group_bits, (size_t)l->blocks, (size_t)block);
+#if COLL__HAS_LEAVES
+    case COLL__VECTORS: {
+        const coll__range part = coll__part(l->count, l->group_bits, (size_t)l->parts, (size_t)(block % l->parts));
+        return (coll__range){ (size_t)(block / l->parts) * l->count + part.at, part.count };
+    }
+#endif
     default: break;
     }
     if (!COLL__HAS_COUNTS) return (coll__range){ 0, 0 };
@@ -15594,10 +16130,19 @@ static inline coll__range coll__slice_of(const coll__layout *l, const coll__exec
 
 static inline bool coll__is_slot(coll__place place) { return place == COLL__WORK || place == COLL__PART; }
 
+/* Does the place have partial results? */
+static inline bool coll__is_sum(coll__place place) { return place == COLL__PART || (COLL__HAS_LEAVES && place == COLL__NODES); }
+
+/* Has it the bytes of messages? */
+static inline bool coll__is_as_sent(const coll_request *r, coll__place place)
+{
+    return place == COLL__WORK || coll__is_sum(place) || coll__is_same(&r->codec);
+}
+
 /* The layout of the blocks of a place. */
 static inline const coll__layout *coll__layout_at(const coll__execution *execution, coll__place place)
 {
-    return coll__is_slot(place) ? execution->vector : place == COLL__INPUT ? &execution->input : &execution->result;
+    return coll__is_slot(place) ? execution->vector : place == COLL__RESULT ? &execution->result : &execution->input;
 }
 
 /* Number of blocks; block numbers of the span are modulo this. */
@@ -15619,7 +16164,7 @@ static unsigned char *coll__locate(const coll_request *r, const coll__stage *sta
     }
     const coll__layout *l = coll__layout_at(execution, span->place);
     *elements = coll__slice_of(l, execution, at, slice);
-    return coll__behind(l->base, elements->at * r->codec.type_size);
+    return coll__behind(l->base, elements->at * (coll__is_sum(span->place) ? r->codec.acc_size : r->codec.type_size));
 }
 
 static inline unsigned char *coll__spot_at(const coll__stage *stage, coll__spot spot)
@@ -15638,7 +16183,7 @@ static coll__spot coll__spot_of(const coll_request *r, const coll__stage *stage,
 /* Bytes of `count` elements of a place in messages. */
 static inline size_t coll__bytes_of(const coll_request *r, coll__place place, size_t count)
 {
-    return place == COLL__PART ? count * r->codec.acc_size : coll__wire_bytes(&r->codec, count);
+    return coll__is_sum(place) ? count * r->codec.acc_size : coll__wire_bytes(&r->codec, count);
 }
 
 /* ---- >>layouts ---- */
@@ -15670,6 +16215,14 @@ static void coll__execution_layouts(coll__execution *execution, const coll_reque
     execution->input = coll__layout_of(r, &shape->send, &send, sends_one && receives_one ? cut : 0);
     execution->result = coll__layout_of(r, &shape->recv, &recv, sends_one && receives_one ? cut : 0);
     execution->vector = sends_one && !receives_one ? &execution->result : &execution->input;
+#if COLL__HAS_LEAVES
+    if (r->leaves) {
+        execution->vector = &execution->result;
+        execution->input.kind = COLL__VECTORS;
+        execution->input.parts = execution->result.blocks;
+        execution->input.blocks *= r->leaves->vectors;
+    }
+#endif
     if (COLL__HAS_CHOICE && execution->choice.algorithm->cut == COLL__CUT_SHARES && r->order->numbers->shares.count > 0)
         execution->input.shares = execution->result.shares = &r->order->numbers->shares;
 }
@@ -15722,10 +16275,14 @@ static coll__round coll__round_of(const coll_request *r, coll__step *steps, int 
     const coll_comm *comm = r->comm;
     const coll__choice *choice = &r->execution->choice;
 
-    return (coll__round){ .rank = comm->rank, .size = comm->size, .root = coll__kind_has_root(r->call.kind) ? r->call.root : 0,
-                          .radix = choice->radix, .blocks = r->execution->input.blocks, .graph = &comm->graph,
-                          .order = coll__ring_order(comm), .is_exclusive = r->call.kind == COLL_EXSCAN, .steps = steps,
-                          .capacity = capacity };
+    coll__round now = { .rank = comm->rank, .size = comm->size, .root = coll__kind_has_root(r->call.kind) ? r->call.root : 0,
+                        .radix = choice->radix, .blocks = r->execution->input.blocks, .graph = &comm->graph,
+                        .order = coll__ring_order(comm), .is_exclusive = r->call.kind == COLL_EXSCAN, .steps = steps,
+                        .capacity = capacity };
+#if COLL__HAS_LEAVES
+    if (r->leaves) now.leaves = r->leaves, now.blocks = r->execution->result.blocks;
+#endif
+    return now;
 }
 
 /* Source of the location of ranks. */
@@ -15792,7 +16349,7 @@ static inline bool coll__is_cacheable(const coll_call *c)
 static inline bool coll__execution_is_repeatable(const coll_request *r)
 {
     const coll_call *c = &r->call;
-    return !r->way && !c->fn && !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE | COLL__NEIGHBORS)
+    return !r->way && !coll__leaves_of(r) && !c->fn && !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE | COLL__NEIGHBORS)
         && !coll__copies_input(c) && coll__is_cacheable(c);
 }
 
@@ -15922,7 +16479,8 @@ static coll_status coll__execution_lay_out(coll__execution *execution, coll_requ
     execution->work_slot = coll__round_up(coll__wire_bytes(&r->codec, longest), 64);
     execution->part_slot = coll__round_up(longest * r->codec.acc_size, 64);
     /* once: scratch; peers, sources and steps; copy of the input */
-    const size_t scratch = coll__kind_reduces(r->call.kind) ? coll__combine_scratch(&r->codec, execution->steps + 1) : 0;
+    const int sources = coll__leaves_of(r) ? INT_MAX : execution->steps + 1;
+    const size_t scratch = coll__kind_reduces(r->call.kind) ? coll__combine_scratch(&r->codec, sources) : 0;
     const size_t sums = coll__round_up(scratch, 64);
     const size_t peers = has_peers ? 2 * rounds * sizeof(uint64_t) : 0;
     const size_t lists = coll__round_up(peers + steps * (sizeof(coll__source) + sizeof(coll__step)), 64);
@@ -16053,7 +16611,7 @@ static unsigned char *coll__in_one_piece(const coll_request *r, const coll__stag
                                          size_t *bytes)
 {
     unsigned char *first = NULL;
-    bool is_one = coll__is_slot(span->place) || coll__is_same(&r->codec);
+    bool is_one = coll__is_as_sent(r, span->place);
     coll__range elements;
 
     *bytes = 0;
@@ -16080,7 +16638,7 @@ static void coll__pack_span(const coll_request *r, coll__stage *stage, const col
         coll__range x;
         unsigned char *at = coll__locate(r, stage, span, i, slice, &x);
         if (x.count == 0) continue;
-        const bool as_is = coll__is_slot(span->place) || coll__is_same(&r->codec);
+        const bool as_is = coll__is_as_sent(r, span->place);
         const size_t length = coll__bytes_of(r, span->place, x.count);
         if (as_is) memcpy(is_outgoing ? message : at, is_outgoing ? at : message, length);
         else if (is_outgoing) coll__pack(&r->codec, message, at, x.count, x.at, coll__whose(r, span->place));
@@ -16294,10 +16852,21 @@ static __attribute__((noinline)) coll_status coll__message_failed(coll_request *
     return coll__xfer_failed(r, &stage->xfers[stage->finished], expected.head);
 }
 
+#if COLL__HAS_LEAVES
+static inline const int *coll__numbers_for(const coll_request *r, const coll__made *m)
+{
+    const coll__execution *const execution = r->execution;
+
+    if (!r->leaves) return NULL;
+    return coll__leaf_numbers(r->leaves, r->comm->rank, m->to.place == COLL__RESULT,
+                              m->to.place == COLL__PART ? m->to.at / execution->part_slot / (size_t)execution->result.blocks : 0);
+}
+#endif
+
 /* Fold, block by block. */
 static void coll__do_folds(const coll_request *r, const coll__stage *stage)
 {
-    static const coll__format formats[COLL__PLACES] = { COLL__AS_USER, COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM };
+    static const coll__format formats[COLL__NODES] = { COLL__AS_USER, COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM };
     coll__session *const session = r->comm->session;
     const bool tells = session->transport->charge_reduce != NULL;
     const coll__spot *spot = stage->spots + stage->copies;
@@ -16309,12 +16878,13 @@ static void coll__do_folds(const coll_request *r, const coll__stage *stage)
         const coll__made *m = &stage->made[i];
         void *const result = coll__spot_at(stage, m->to);
         for (int n = 0; n < m->from; n++, spot++) {
-            sources[n] = (coll__source){ coll__spot_at(stage, *spot), formats[spot->place], r->comm->rank };
+            const coll__format format = coll__is_sum(spot->place) ? COLL__AS_SUM : formats[spot->place];
+            sources[n] = (coll__source){ coll__spot_at(stage, *spot), format, r->comm->rank };
             if (tells && n > 0) folded += coll__bytes_of(r, spot->place, m->count);
         }
         coll__combine(&r->codec, &(coll__sum){ .sources = sources, .n = m->from, .results = &result, .m = 1,
                                                .format = formats[m->to.place], .count = m->count, .index = m->index,
-                                               .scratch = r->execution->scratch });
+                                               .scratch = r->execution->scratch COLL__NUMBERS(coll__numbers_for(r, m)) });
     }
     if (!COLL__MANY_THREADS) session->runs_operation = false;
     if (folded > 0) session->transport->charge_reduce(session->context, folded);
@@ -18840,7 +19410,7 @@ static void coll__detached_done(coll_request *whole, coll_request *r, coll_statu
  * A list becomes parts; each part is an allreduce on the communicator's order.  Small buffers of one type are copied into one
  * part, up to COLL__PART_MOST bytes, in the order of the list.  So all ranks make the same parts.  The whole ends with its last
  * part.  With COLL_STOCHASTIC every buffer is a part with its own seed, and random bits depend on the element's index in its
- * buffer. */
+ * buffer.  With leaves, too, every buffer is a part. */
 #ifndef COLL_ALLREDUCE_LIST_H
 #define COLL_ALLREDUCE_LIST_H
 
@@ -18880,7 +19450,7 @@ static int coll__list_part(coll__list_walk *w, const coll_call *call, const coll
     const int t = b->type < COLL__LIST_TYPES ? (int)b->type : 0;
 
     *at = SIZE_MAX;
-    if (length > COLL__SMALL_MOST || t == 0 || call->flags & COLL_STOCHASTIC) return w->count++;
+    if (length > COLL__SMALL_MOST || t == 0 || call->flags & COLL_STOCHASTIC || call->leaves) return w->count++;
     if (w->open[t] == 0 || w->used[t] + length > COLL__PART_MOST) {
         w->open[t] = ++w->count;
         w->used[t] = 0;
@@ -18955,6 +19525,23 @@ static uint32_t coll__list_hash(const coll_call *call)
 
 static bool coll__list_takes(const coll_request *r) { return r->call.kind == COLL_ALLREDUCE_LIST; }
 
+static coll_status coll__list_bind_part(const coll_request *whole, coll_request *part)
+{
+    part->comm = whole->comm;
+    part->order = whole->order;
+    part->carrier = coll__carrier_of(part);
+    return part->carrier->bind ? part->carrier->bind(part) : COLL_OK;
+}
+
+static void coll__list_unbind(coll_request *r)
+{
+    coll__list *const list = coll__list_of(r);
+
+    for (coll_request *part = list->parts; part < list->parts + list->count; part++)
+        if (part->carrier && part->carrier->unbind) part->carrier->unbind(part);
+    coll__give(list);
+}
+
 /* Cut a checked list into parts, with their memory. */
 static coll_status coll__list_bind(coll_request *r)
 {
@@ -18977,13 +19564,12 @@ static coll_status coll__list_bind(coll_request *r)
     for (int k = 0; k < list->count && status == COLL_OK; k++) {
         status = coll__check(r->comm, &list->parts[k].call, &list->parts[k].codec, &ignored);
         if (status == COLL_OK) status = coll__refused(r->comm, &list->parts[k].call);
+        if (status == COLL_OK) status = coll__list_bind_part(r, &list->parts[k]);
     }
     r->carried = list;
-    if (status < 0) coll__give(list);
+    if (status < 0) coll__list_unbind(r);
     return status;
 }
-
-static void coll__list_unbind(coll_request *r) { coll__give(r->carried); }
 
 /* A part has ended; the whole ends with the last one. */
 static void coll__list_part_done(coll_request *whole, coll_request *part, coll_status status)
@@ -19011,7 +19597,9 @@ static coll_status coll__list_start(coll_request *r)
     coll__list_copy(&r->call, list, true);
     for (int k = 0; k < list->count; k++) {
         coll_request *part = &list->parts[k];
+        void *const carried = part->carried;
         coll__request_init(part, r->comm);
+        part->carried = carried;
         part->whole = r;
         part->done = coll__list_part_done;
         part->order = r->order;
@@ -19042,6 +19630,195 @@ static bool coll__list_explain(coll_request *r, char *text, size_t room)
 
 #endif
 #endif /* COLL_ALLREDUCE_LIST_H */
+/* ---- core/engine/coll_allreduce_leaves.h ---- */
+/* coll_allreduce_leaves.h - allreduce over leaves: ranks exchange their runs, check them, and reduce the terms of their tree
+ * (coll_leaves.h).  If the tree is that over the ranks, and elements of nodes and results have the same type, the second step is
+ * an ordinary allreduce in the canonical order. */
+#ifndef COLL_ALLREDUCE_LEAVES_H
+#define COLL_ALLREDUCE_LEAVES_H
+
+#if COLL__HAS_LEAVES
+
+typedef struct coll__leaf_run { int64_t first, leaves; } coll__leaf_run;
+
+/* The state of a call. */
+typedef struct coll__leaf_call {
+    coll_request sub;                             /* the exchange of runs, then the sum                       */
+    bool         is_summing;
+    coll__leaves tree;
+    void        *lists;                           /* of the tree                                              */
+    coll__leaf_run    own, runs[];                     /* of every rank                                            */
+} coll__leaf_call;
+
+static inline coll__leaf_call *coll__leaf_call_of(const coll_request *r) { return (coll__leaf_call *)r->carried; }
+
+static bool coll__leaves_take(const coll_request *r) { return r->call.leaves != 0 && r->call.kind == COLL_ALLREDUCE; }
+
+static coll_status coll__leaves_bind(coll_request *r)
+{
+    const size_t length = sizeof(coll__leaf_call) + (size_t)r->comm->size * sizeof(coll__leaf_run);
+    coll__leaf_call *const l = (coll__leaf_call *)coll__allocate(coll__like(r->comm), length);
+
+    if (!l) return coll__explain_error(r->comm, &r->call, COLL_ERR_MEMORY, "no memory for the runs of leaves");
+    r->carried = l;
+    return COLL_OK;
+}
+
+static void coll__leaves_unbind(coll_request *r)
+{
+    if (r->carried) coll__give(coll__leaf_call_of(r)->lists);
+    coll__give(r->carried);
+    r->carried = NULL;
+}
+
+/* A call of this call, in the same order, with its fingerprint. */
+static coll_request *coll__leaves_call(const coll_request *whole, const coll_call *call)
+{
+    coll_request *const r = &coll__leaf_call_of(whole)->sub;
+
+    *r = (coll_request){ .comm = whole->comm, .order = whole->order, .workspace = whole->workspace, .call = *call,
+                         .codec = whole->codec, .status = COLL_PENDING, .sequence = whole->sequence, .got_source = -1,
+                         .got_tag = -1 };
+    r->call.leaves = 0;
+    memcpy(r->head, whole->head, COLL_HEAD_LENGTH);
+    return r;
+}
+
+static void coll__leaves_launch(coll_request *r)
+{
+    r->carrier = coll__carrier_of(r);
+    coll__task_init(r);
+}
+
+static coll_status coll__leaves_start(coll_request *r)
+{
+    coll__leaf_call *const l = coll__leaf_call_of(r);
+    const coll_call exchange = { .kind = COLL_ALLGATHER, .send = &l->own, .recv = l->runs, .count = sizeof(coll__leaf_run),
+                                 .type = COLL_U8, .wire = COLL_U8 };
+
+    l->own = (coll__leaf_run){ r->call.first_leaf, r->call.leaves > 0 ? r->call.leaves : 0 };
+    l->is_summing = false;
+    coll_request *const sub = coll__leaves_call(r, &exchange);
+    (void)coll__codec_move(&sub->codec, COLL_U8);
+    coll__leaves_launch(sub);
+    return COLL_PENDING;
+}
+
+/* Do the runs adjoin, from leaf 0 on?  Otherwise the same sentence on every rank. */
+static coll_status coll__leaves_check(const coll_request *r, int64_t *all)
+{
+    const coll__leaf_run *const runs = coll__leaf_call_of(r)->runs;
+    coll_failure failure = { COLL_OK, -1, "" };
+    int before = -1;
+
+    *all = 0;
+    for (int i = 0; i < r->comm->size && failure.status == COLL_OK; i++) {
+        const coll__leaf_run *const run = &runs[i];
+        const int rank = coll__world_rank(r->comm, i);
+        if (run->leaves == 0) continue;
+        if ((uint64_t)run->leaves > (uint64_t)(INT_MAX - *all))
+            coll__set_failure(&failure, COLL_ERR_MISMATCH, rank, "rank %d has %lld leaves, and the ranks before it %lld: at most "
+                              "%d are possible", rank, (long long)run->leaves, (long long)*all, INT_MAX);
+        else if (run->first != *all && before < 0)
+            coll__set_failure(&failure, COLL_ERR_MISMATCH, rank, "the first leaves, those of rank %d, begin with leaf %lld: they "
+                              "must begin with 0", rank, (long long)run->first);
+        else if (run->first != *all)
+            coll__set_failure(&failure, COLL_ERR_MISMATCH, rank, "rank %d has leaves %lld to %lld, but those of rank %d end with "
+                              "%lld: runs must adjoin, in the order of the ranks", rank, (long long)run->first,
+                              (long long)(run->first + run->leaves - 1), before, (long long)*all - 1);
+        before = rank;
+        *all += failure.status == COLL_OK ? run->leaves : 0;
+    }
+    if (*all == 0) coll__set_failure(&failure, COLL_ERR_MISMATCH, -1, "no rank has leaves");
+    return failure.status == COLL_OK ? COLL_OK : coll__comm_fail(r->comm, &failure);
+}
+
+/* Do vectors hold sums, and not the leaves themselves? */
+static inline bool coll__leaves_are_sums(const coll_call *call) { return !coll__wants_reproducible(call); }
+
+/* Make the tree of the runs. */
+static coll_status coll__leaves_plan(const coll_request *r)
+{
+    coll__leaf_call *const l = coll__leaf_call_of(r);
+    const int size = r->comm->size;
+    const bool are_sums = coll__leaves_are_sums(&r->call);
+    int64_t nodes = 0;
+
+    for (int i = 0; i < size; i++) nodes += coll__leaf_vectors(l->runs[i].first, l->runs[i].leaves, are_sums);
+    (void)coll__make_room(r->comm, &l->lists, coll__leaves_bytes(nodes, size));
+    if (!l->lists) return coll__has_no_memory(r->comm);
+    coll__leaves *const t = &l->tree;
+    *t = (coll__leaves){ .are_sums = are_sums, .node = (coll__leaf_node *)l->lists };
+    t->term = (coll__leaf_term *)(void *)(t->node + nodes);
+    t->node_number = (int *)(void *)(t->term + nodes);
+    t->term_number = t->node_number + nodes;
+    t->first_term = t->term_number + nodes;
+    for (int i = 0; i < size; i++) coll__leaves_add(t, i, l->runs[i].first, l->runs[i].leaves);
+    coll__leaves_settle(t, r->comm->rank, size);
+    return COLL_OK;
+}
+
+/* The runs are known: start the sum. */
+static coll_status coll__leaves_sum(const coll_request *r)
+{
+    const coll__codec *const codec = &r->codec;
+    coll__leaf_call *const l = coll__leaf_call_of(r);
+    int64_t all;
+    coll_status status = coll__leaves_check(r, &all);
+
+    if (status == COLL_OK) status = coll__leaves_plan(r);
+    if (status < 0) return status;
+    coll_request *const sub = coll__leaves_call(r, &r->call);
+    const bool is_one_type = !l->tree.are_sums || (codec->acc_size == codec->type_size && coll__is_same(codec));
+    sub->call.flags &= ~(unsigned)COLL_DETECT_OVERFLOW;
+    if (r->call.op == COLL_AVG) sub->codec.divisor = (int)all;
+    if (is_one_type && coll__leaves_are_ranks(&l->tree, r->comm->size)) {
+        if (l->tree.are_sums) sub->call.flags |= COLL_DETERMINISTIC;
+    } else {
+        sub->leaves = &l->tree;
+        sub->call.algorithm = COLL__HAS_CHOICE ? "direct" : NULL;
+    }
+    coll__leaves_launch(sub);
+    l->is_summing = true;
+    return COLL_PENDING;
+}
+
+static coll_status coll__leaves_advance(coll_request *r)
+{
+    coll__leaf_call *const l = coll__leaf_call_of(r);
+    coll_status status = coll__carry_on(&l->sub);
+
+    if (status != COLL_OK || l->is_summing) return status;
+    status = coll__leaves_sum(r);
+    return status < 0 ? status : coll__carry_on(&l->sub);
+}
+
+static COLL__UNUSED void coll__leaves_late(const coll_request *r, unsigned char *is_late)
+{
+    const coll_request *const sub = &coll__leaf_call_of(r)->sub;
+
+    if (r->is_started && sub->carrier->late) sub->carrier->late(sub, is_late);
+}
+
+static bool coll__leaves_explain(coll_request *r, char *text, size_t room)
+{
+    (void)r;
+    coll__append(text, room, "over leaves: an allgather of runs; then direct, of the nodes that ranks have, or an allreduce if "
+                             "each has one");
+    return true;
+}
+
+#define COLL__CARRIER_OF_LEAVES                                                                                               \
+    { .name = "leaves", .takes = coll__leaves_take, .bind = coll__leaves_bind, .start = coll__leaves_start,                   \
+      .advance = coll__leaves_advance, .late = COLL__IF_WATCH(coll__leaves_late), .unbind = coll__leaves_unbind,              \
+      .explain = coll__leaves_explain },
+
+#else
+
+#define COLL__CARRIER_OF_LEAVES
+
+#endif
+#endif /* COLL_ALLREDUCE_LEAVES_H */
 /* ---- coll_impl.h, continued ---- */
 COLL__FOR_SPEED
 /* ---- core/engine/coll_offload.h ---- */
@@ -19052,7 +19829,10 @@ COLL__FOR_SPEED
 #if !COLL__IS_TINY                                /* COLL__TAKES_WHOLE                                        */
 
 /* A call that names an algorithm is for the engine. */
-static bool coll__offload_takes(const coll_request *r) { return !r->call.algorithm && coll__order_is_offered(r->order); }
+static bool coll__offload_takes(const coll_request *r)
+{
+    return !r->call.algorithm && !coll__leaves_of(r) && coll__order_is_offered(r->order);
+}
 
 static coll_status coll__offload_advance(coll_request *r)
 {
@@ -19216,6 +19996,7 @@ static inline void coll__messages_use(coll_comm *comm) { (void)comm; }
 static const coll__carrier coll__carriers[] = {
     COLL__CARRIER_OF_MESSAGES
     COLL__CARRIER_OF_LISTS
+    COLL__CARRIER_OF_LEAVES
     COLL__CARRIER_OF_TRANSPORT
     COLL__CARRIER_OF_HOSTS
     COLL__CARRIER_OF_ROUNDS
@@ -21816,6 +22597,109 @@ COLL_API void coll_dealloc(coll_comm *comm, void *at)
 }
 
 #endif /* COLL_SHARED_ALLOC_H */
+/* ---- core/session/coll_sum_leaves.h ---- */
+/* coll_sum_leaves.h - the public functions of leaf sums (core/contract/coll_leaf_nodes.h): their memory and their errors. */
+#ifndef COLL_SUM_LEAVES_H
+#define COLL_SUM_LEAVES_H
+
+/* Is there memory for a vector behind the nodes?  If not, twice as much is taken, and the nodes move. */
+static bool coll__run_grow(coll_sum *s)
+{
+    const int room = s->room ? 2 * s->room : 1;
+
+    if (s->depth < s->room) return true;
+    if (s->stride > SIZE_MAX / 4 / (size_t)room) return false;
+    unsigned char *const nodes = (unsigned char *)coll__take_lines(coll__like(s), (size_t)room * s->stride);
+    if (!nodes) return false;
+    if (s->depth) memcpy(nodes, s->nodes, (size_t)s->depth * s->stride);
+    coll__give(s->nodes);
+    s->nodes = nodes;
+    s->room = room;
+    return true;
+}
+
+#define COLL__REFUSE(...) coll__start_failed(COLL_ERR_ARGUMENT, __VA_ARGS__)
+
+COLL_API coll_status coll_sum_begin(coll_sum **out, int64_t first_leaf, size_t count, coll_type type,
+                                    const coll_allocator *memory)
+{
+    coll__codec codec;
+    char why[160] = "";
+
+    if (!out) return COLL__REFUSE("coll_sum_begin: out is NULL");
+    *out = NULL;
+    if (!COLL__HAS_LEAVES)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_sum_begin: this program was compiled with " COLL__PROFILE);
+    if (!coll__run_codec_in(&codec, type, coll__tier(), why, sizeof why))
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_sum_begin: %s", why);
+    if (count > SIZE_MAX / 4 / codec.acc_size) return COLL__REFUSE("coll_sum_begin: count %zu exceeds the memory", count);
+    coll_sum *const s = (coll_sum *)coll__allocate(memory, sizeof *s);
+    if (!s) return coll__start_failed(COLL_ERR_MEMORY, "coll_sum_begin: no memory");
+    *s = (coll_sum){ .codec = codec, .type = type, .count = count, .stride = count * codec.acc_size };
+    s->streams = s->stride >= COLL__RUN_STREAMED;
+    const coll_status status = coll_sum_restart(s, first_leaf);
+    if (status) coll__give(s);
+    else *out = s;
+    return status;
+}
+
+COLL_API coll_status coll_sum_restart(coll_sum *sum, int64_t first_leaf)
+{
+    if (!sum) return COLL__REFUSE("coll_sum_restart: sum is NULL");
+    if (first_leaf < 0) return COLL__REFUSE("first leaf %lld is out of range: 0 or more", (long long)first_leaf);
+    sum->first = sum->next = (uint64_t)first_leaf;
+    sum->depth = 0;
+    return COLL_OK;
+}
+
+COLL_API void *coll_sum_place(coll_sum *sum)
+{
+    return sum && sum->codec.direct && coll__run_grow(sum) ? coll__run_node(sum, sum->depth) : NULL;
+}
+
+COLL_API coll_status coll_sum_add(coll_sum *sum, const void *leaf)
+{
+    if (!sum || (!leaf && sum->count)) return COLL__REFUSE("coll_sum_add: %s is NULL", sum ? "leaf" : "sum");
+    if (sum->next == INT64_MAX) return COLL__REFUSE("coll_sum_add: there are 2^63 - 1 leaves already");
+    const uintptr_t from = (uintptr_t)sum->nodes, to = from + (size_t)sum->room * sum->stride, at = (uintptr_t)leaf;
+    const bool is_placed = sum->codec.direct && sum->depth < sum->room && leaf == coll__run_node(sum, sum->depth);
+    if (!is_placed && at < to && at + sum->count * sum->codec.type_size > from)
+        return COLL__REFUSE("coll_sum_add: leaf overlaps the memory of the sum: use coll_sum_place, or other memory");
+    const int carries = coll__run_carries(sum->first, sum->next);
+    if (!carries && !coll__run_grow(sum)) return coll__start_failed(COLL_ERR_MEMORY, "coll_sum_add: no memory for %zu bytes",
+                                                                     sum->stride);
+    if (sum->count) coll__run_fold(sum, leaf, carries);
+    sum->depth += 1 - carries;
+    sum->next++;
+    return COLL_OK;
+}
+
+COLL_API coll_status coll_sum_end(coll_sum *sum, coll_call *call)
+{
+    if (!sum || !call) return COLL__REFUSE("coll_sum_end: %s is NULL", sum ? "call" : "sum");
+    if (call->flags & COLL_REPRODUCIBLE)
+        return COLL__REFUSE("coll_sum_end: COLL_REPRODUCIBLE needs the leaves themselves: pass them in send");
+    if (call->accumulate == COLL_F64 && sum->type != COLL_F64)
+        return COLL__REFUSE("coll_sum_end: accumulate is f64, and the leaves are %s: add leaves of f64",
+                            coll_type_name(sum->type));
+    call->send = sum->nodes;
+    call->count = sum->count;
+    call->type = sum->type;
+    call->first_leaf = (int64_t)sum->first;
+    call->leaves = sum->depth ? (int64_t)(sum->next - sum->first) : -1;
+    return COLL_OK;
+}
+
+COLL_API void coll_sum_free(coll_sum *sum)
+{
+    if (!sum) return;
+    coll__give(sum->nodes);
+    coll__give(sum);
+}
+
+#undef COLL__REFUSE
+
+#endif /* COLL_SUM_LEAVES_H */
 /* ---- core/session/coll_init.h ---- */
 /* coll_init.h - creates communicators: selects the transport, and runs the ranks of coll_spawn. */
 #ifndef COLL_INIT_H
@@ -41441,7 +42325,7 @@ static coll_status coll__run(coll_comm *comm, coll_request *r)
     return status < 0 ? status : coll__leave(comm, coll__run_inside(comm, r));
 }
 
-static inline bool coll__is_descriptor(const coll_call *call) { return call && COLL__RESERVED_SET(call) < 0; }
+static inline bool coll__is_descriptor(const coll_call *call) { return call && coll__descriptor_set(call) < 0; }
 
 static coll_status coll__refuse_descriptor(coll_comm *comm, const coll_call *call)
 {

@@ -97,7 +97,7 @@ awk -v names="$work/names" -v files="$work/files" '
     }
     {
         last = FNR
-        if (mine == "public" || file ~ /^core.contract.coll_(transport|memory|wrap)\.h$/) next     # others define it
+        if (mine == "public" || file ~ /^core.contract.coll_(transport|memory|leaf_nodes|wrap)\.h$/) next     # others define it
         code = strip($0)
         if (match(code, /^#include "[^"]+"/)) {
             target = substr(code, 11, RLENGTH - 11)

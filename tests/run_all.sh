@@ -227,8 +227,11 @@ waits orders             program asan test_orders
 waits disagree           program asan test_disagree
 suite queued             program asan test_queued
 suite strides            program asan test_strides
+suite leaf-runs          program asan test_leaf_runs
 suite stores             program asan test_stores
 suite eager              program asan test_eager
+suite leaves             program asan test_leaves
+suite leaves-planted     sh tests/collectives/leaves_planted.sh
 suite busy               program asan test_busy
 suite random             program asan test_random
 suite misuse-tsan        program tsan test_misuse threads local,requests,groups,threads,ends

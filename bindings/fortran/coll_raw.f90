@@ -238,7 +238,9 @@ module coll_raw
         integer(c_int) :: timeout_ms
         type(c_ptr) :: algorithm
         type(c_ptr) :: name
-        integer(c_int64_t) :: reserved(4) = 0
+        integer(c_int64_t) :: first_leaf
+        integer(c_int64_t) :: leaves
+        integer(c_int64_t) :: reserved(2) = 0
     end type
 
     interface
@@ -1338,6 +1340,48 @@ module coll_raw
             import
             type(c_ptr), value :: comm
             type(c_ptr), value :: at
+        end subroutine
+
+        function coll_sum_begin(out, first_leaf, count, type, memory) bind(c, name="coll_sum_begin") result(result_)
+            import
+            type(c_ptr), intent(inout) :: out
+            integer(c_int64_t), value :: first_leaf
+            integer(c_size_t), value :: count
+            integer(c_int32_t), value :: type
+            type(c_ptr), value :: memory
+            integer(c_int) :: result_
+        end function
+
+        function coll_sum_restart(sum, first_leaf) bind(c, name="coll_sum_restart") result(result_)
+            import
+            type(c_ptr), value :: sum
+            integer(c_int64_t), value :: first_leaf
+            integer(c_int) :: result_
+        end function
+
+        function coll_sum_place(sum) bind(c, name="coll_sum_place") result(result_)
+            import
+            type(c_ptr), value :: sum
+            type(c_ptr) :: result_
+        end function
+
+        function coll_sum_add(sum, leaf) bind(c, name="coll_sum_add") result(result_)
+            import
+            type(c_ptr), value :: sum
+            type(c_ptr), value :: leaf
+            integer(c_int) :: result_
+        end function
+
+        function coll_sum_end(sum, call) bind(c, name="coll_sum_end") result(result_)
+            import
+            type(c_ptr), value :: sum
+            type(c_ptr), value :: call
+            integer(c_int) :: result_
+        end function
+
+        subroutine coll_sum_free(sum) bind(c, name="coll_sum_free")
+            import
+            type(c_ptr), value :: sum
         end subroutine
     end interface
 end module

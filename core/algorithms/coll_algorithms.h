@@ -46,7 +46,7 @@ static bool coll__gather_fold(coll__round *now, int k)
 
     if (k > last) return false;
     coll__circulant_allgather(now, k, COLL__WORK);
-    if (k == last) coll__fold_all(now, coll__block(COLL__RESULT, block), block, now->blocks);
+    if (k == last) coll__fold_all(now, coll__block(COLL__RESULT, block), block);
     return true;
 }
 
@@ -61,8 +61,8 @@ static bool coll__reduce_scatter_tree(coll__round *now, int k)
     if (k >= rounds) {
         coll__tree_hand_out(now, k - rounds, COLL__WORK);
     } else if (coll__tree_collect_vectors(now, k)) {
-        coll__fold_all(now, coll__block(COLL__RESULT, 0), 0, now->blocks);
-        coll__fold_all(now, coll__root_sums(now, 1, now->size - 1), 1, now->blocks);
+        coll__fold_all(now, coll__block(COLL__RESULT, 0), 0);
+        coll__fold_all(now, coll__root_sums(now, 1, now->size - 1), 1);
     }
     return true;
 }
@@ -72,7 +72,7 @@ static bool coll__direct_reduce(coll__round *now, int k)
 {
     if (k > 0) return false;
     coll__direct_exchange(now);
-    coll__fold_all(now, coll__block(COLL__RESULT, now->rank), now->rank, 1);
+    coll__fold_terms(now, coll__block(COLL__RESULT, now->rank));
     return true;
 }
 
@@ -87,11 +87,18 @@ static bool coll__allreduce_tree(coll__round *now, int k)
 }
 
 /* Direct reduce-scatter, then allgather of the rounded blocks: 1 + R rounds, 2 (p - 1) / p m, the least possible; for long
- * vectors.  Canonical, because the reduction takes one round; the allgather does not round.  "shares" is the same in 2 rounds
+ * vectors.  Canonical, because the reduction takes one round; the allgather does not round.  With leaves, nodes may first be
+ * added in another round (coll_leaves.h).  "shares" is the same in 2 rounds
  * (radix p), with blocks in proportion to the links of their ranks: T m over the slowest link, the least possible
  * (coll_uneven_split.h). */
 static bool coll__allreduce_direct(coll__round *now, int k)
 {
+#if COLL__HAS_LEAVES
+    if (now->leaves && now->leaves->has_sums && k-- == 0) {
+        coll__leaves_gather(now);
+        return true;
+    }
+#endif
     return k == 0 ? coll__direct_reduce(now, 0) : coll__circulant_allgather(now, k - 1, COLL__RESULT);
 }
 

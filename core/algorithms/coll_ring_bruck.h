@@ -6,7 +6,7 @@
 #ifndef COLL_RING_BRUCK_H
 #define COLL_RING_BRUCK_H
 
-#include "coll_round.h"
+#include "coll_leaves.h"
 
 /* ---- >>numbers ---- */
 
@@ -160,21 +160,30 @@ static void coll__direct_exchange(coll__round *now)
     const int me = now->rank, size = now->size;
 
     for (int j = 1; j < size; j++) {
-        coll__send(now, me + j, coll__block(COLL__INPUT, me + j));
-        coll__recv(now, me - j, coll__slot_of(COLL__WORK, size - j, me));
+        for (int t = coll__first_term(now, me); t < coll__end_term(now, me); t++)
+            coll__send(now, me + j, coll__own_term(now, t, me + j));
+        for (int t = coll__first_term(now, me - j); t < coll__end_term(now, me - j); t++)
+            coll__recv(now, me - j, coll__other_term(now, t));
     }
 }
 
-/* The canonical reduction: all p raw contributions to blocks first, first + 1, ..., in the order of ranks, in one fold with one
- * rounding.  In WORK are `each` blocks of every rank: the whole vector, or only this one block. */
-static void coll__fold_all(coll__round *now, coll__span to, int first, int each)
+/* The canonical reduction: all terms of this rank's block, in the order of ranks, in one fold with one rounding. */
+static void coll__fold_terms(coll__round *now, coll__span to)
 {
     coll__fold(now, to);
-    for (int i = 0; i < now->size; i++) {
-        const int slot = coll__mod(i - now->rank, now->size) * each + (each > 1 ? first : 0);
+    for (int i = 0; i < now->size; i++)
+        for (int t = coll__first_term(now, i); t < coll__end_term(now, i); t++)
+            coll__from(now, i == now->rank ? coll__own_term(now, t, now->rank) : coll__other_term(now, t));
+}
+
+/* The same for blocks first, first + 1, ... of the p vectors in WORK. */
+static void coll__fold_all(coll__round *now, coll__span to, int first)
+{
+    coll__fold(now, to);
+    for (int i = 0; i < now->size; i++)
         coll__from(now, i == now->rank ? coll__blocks(COLL__INPUT, first, to.blocks)
-                                       : coll__slots(COLL__WORK, slot, to.blocks, first));
-    }
+                                       : coll__slots(COLL__WORK, coll__mod(i - now->rank, now->size) * now->blocks + first,
+                                                     to.blocks, first));
 }
 
 /* Every block of INPUT is sent to its rank, in one round, the nearest rank first: p - 1 messages, (p - 1) / p m. */

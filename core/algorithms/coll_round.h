@@ -19,10 +19,11 @@ typedef enum coll__place {
     COLL__RESULT,                                 /* the user's recv buffer                                   */
     COLL__WORK,                                   /* temporary slots: values as on the wire                   */
     COLL__PART,                                   /* temporary slots: partial results, not divided or rounded */
-    COLL__PLACES
+    COLL__NODES,                                  /* the user's send buffer: partial results (coll_leaves.h)  */
+    COLL__PLACES = COLL__NODES + COLL__HAS_LEAVES
 } coll__place;
 
-/* `blocks` blocks at `first`, first + step, ... INPUT and RESULT: block numbers, modulo the circle.  WORK and PART: slot
+/* `blocks` blocks at `first`, first + step, ... INPUT, RESULT and NODES: block numbers, modulo the circle.  WORK and PART: slot
  * numbers; `about` is the block whose value is in the first slot (the others: the following blocks, or all the same block),
  * which determines its length. */
 typedef struct coll__span {
@@ -42,6 +43,8 @@ typedef struct coll__step {
     coll__span from;                              /* copy                                                     */
 } coll__step;
 
+typedef struct coll__leaves coll__leaves;         /* coll_leaves.h                                            */
+
 /* The neighbors of a rank. */
 typedef struct coll__graph {
     int sources, destinations;
@@ -55,6 +58,9 @@ typedef struct coll__round {
     bool is_exclusive;                            /* exscan, not scan                                         */
     const int *order;                             /* ranks in the order of a ring or chain; NULL: 0, 1, ...   */
     const coll__graph *graph;
+#if COLL__HAS_LEAVES
+    const coll__leaves *leaves;                   /* the terms of the sum; NULL: one of each rank             */
+#endif
     coll__step *steps;                            /* NULL: only count                                         */
     int count, capacity;
     int moved, sent;                              /* blocks in sends and receives; messages sent              */

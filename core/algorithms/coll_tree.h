@@ -174,7 +174,7 @@ static bool coll__reduce_gather(coll__round *now, int k)
 {
     if (now->size == 1) return coll__fold_alone(now, k);
     if (k >= coll__circulant_rounds(now->size, now->radix)) return false;
-    if (coll__tree_collect_vectors(now, k)) coll__fold_all(now, coll__block(COLL__RESULT, 0), 0, now->blocks);
+    if (coll__tree_collect_vectors(now, k)) coll__fold_all(now, coll__block(COLL__RESULT, 0), 0);
     return true;
 }
 
@@ -214,7 +214,7 @@ static bool coll__reduce_direct(coll__round *now, int k)
     if (k > 1 || (k > 0 && now->size == 1)) return false;
     if (k == 0) {
         coll__direct_exchange(now);
-        coll__fold_all(now, is_root ? coll__block(COLL__RESULT, me) : coll__slot_of(COLL__WORK, 0, me), me, 1);
+        coll__fold_terms(now, is_root ? coll__block(COLL__RESULT, me) : coll__slot_of(COLL__WORK, 0, me));
         return true;
     }
     if (!is_root) coll__send(now, now->root, coll__slot_of(COLL__WORK, 0, me));

@@ -3,7 +3,7 @@
  * A list becomes parts; each part is an allreduce on the communicator's order.  Small buffers of one type are copied into one
  * part, up to COLL__PART_MOST bytes, in the order of the list.  So all ranks make the same parts.  The whole ends with its last
  * part.  With COLL_STOCHASTIC every buffer is a part with its own seed, and random bits depend on the element's index in its
- * buffer. */
+ * buffer.  With leaves, too, every buffer is a part. */
 #ifndef COLL_ALLREDUCE_LIST_H
 #define COLL_ALLREDUCE_LIST_H
 
@@ -43,7 +43,7 @@ static int coll__list_part(coll__list_walk *w, const coll_call *call, const coll
     const int t = b->type < COLL__LIST_TYPES ? (int)b->type : 0;
 
     *at = SIZE_MAX;
-    if (length > COLL__SMALL_MOST || t == 0 || call->flags & COLL_STOCHASTIC) return w->count++;
+    if (length > COLL__SMALL_MOST || t == 0 || call->flags & COLL_STOCHASTIC || call->leaves) return w->count++;
     if (w->open[t] == 0 || w->used[t] + length > COLL__PART_MOST) {
         w->open[t] = ++w->count;
         w->used[t] = 0;
@@ -118,6 +118,23 @@ static uint32_t coll__list_hash(const coll_call *call)
 
 static bool coll__list_takes(const coll_request *r) { return r->call.kind == COLL_ALLREDUCE_LIST; }
 
+static coll_status coll__list_bind_part(const coll_request *whole, coll_request *part)
+{
+    part->comm = whole->comm;
+    part->order = whole->order;
+    part->carrier = coll__carrier_of(part);
+    return part->carrier->bind ? part->carrier->bind(part) : COLL_OK;
+}
+
+static void coll__list_unbind(coll_request *r)
+{
+    coll__list *const list = coll__list_of(r);
+
+    for (coll_request *part = list->parts; part < list->parts + list->count; part++)
+        if (part->carrier && part->carrier->unbind) part->carrier->unbind(part);
+    coll__give(list);
+}
+
 /* Cut a checked list into parts, with their memory. */
 static coll_status coll__list_bind(coll_request *r)
 {
@@ -140,13 +157,12 @@ static coll_status coll__list_bind(coll_request *r)
     for (int k = 0; k < list->count && status == COLL_OK; k++) {
         status = coll__check(r->comm, &list->parts[k].call, &list->parts[k].codec, &ignored);
         if (status == COLL_OK) status = coll__refused(r->comm, &list->parts[k].call);
+        if (status == COLL_OK) status = coll__list_bind_part(r, &list->parts[k]);
     }
     r->carried = list;
-    if (status < 0) coll__give(list);
+    if (status < 0) coll__list_unbind(r);
     return status;
 }
-
-static void coll__list_unbind(coll_request *r) { coll__give(r->carried); }
 
 /* A part has ended; the whole ends with the last one. */
 static void coll__list_part_done(coll_request *whole, coll_request *part, coll_status status)
@@ -174,7 +190,9 @@ static coll_status coll__list_start(coll_request *r)
     coll__list_copy(&r->call, list, true);
     for (int k = 0; k < list->count; k++) {
         coll_request *part = &list->parts[k];
+        void *const carried = part->carried;
         coll__request_init(part, r->comm);
+        part->carried = carried;
         part->whole = r;
         part->done = coll__list_part_done;
         part->order = r->order;

@@ -104,6 +104,7 @@ static inline void coll__messages_use(coll_comm *comm) { (void)comm; }
 static const coll__carrier coll__carriers[] = {
     COLL__CARRIER_OF_MESSAGES
     COLL__CARRIER_OF_LISTS
+    COLL__CARRIER_OF_LEAVES
     COLL__CARRIER_OF_TRANSPORT
     COLL__CARRIER_OF_HOSTS
     COLL__CARRIER_OF_ROUNDS

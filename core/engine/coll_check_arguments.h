@@ -386,6 +386,53 @@ static coll_status coll__check_residual(coll_comm *comm, const coll_call *call, 
     return COLL_OK;
 }
 
+/* ---- >>leaves ---- */
+
+/* Bytes of an element of the input, and of all of it; in an allreduce. */
+static inline size_t coll__leaf_unit(const coll_call *call, const coll__codec *codec)
+{
+    return coll__wants_reproducible(call) ? codec->type_size : codec->acc_size;
+}
+
+static inline size_t coll__sent_length(const coll_call *call, const coll__codec *codec)
+{
+    if (!COLL__HAS_LEAVES || !call->leaves) return call->count * codec->type_size;
+    return (size_t)coll__leaf_vectors(call->first_leaf, call->leaves, !coll__wants_reproducible(call)) * call->count
+         * coll__leaf_unit(call, codec);
+}
+
+#if COLL__HAS_LEAVES
+
+/* Check a run of leaves, and set the length of `send` to that of its vectors. */
+static coll_status coll__check_leaves(coll_comm *comm, const coll_call *call, const coll__codec *codec, coll__side *send)
+{
+    const size_t unit = coll__leaf_unit(call, codec);
+    const bool is_sum = coll__kind_reduces(call->kind) && coll__is_floating(call->type)
+        && (call->op == COLL_SUM || call->op == COLL_AVG);
+    size_t bytes;
+
+    if (call->leaves == 0) return COLL__REFUSE("first_leaf is %lld, but leaves is 0: set it to the number of leaves, or to -1",
+                                               (long long)call->first_leaf);
+    if (call->leaves < -1 || call->leaves > INT_MAX || call->first_leaf < 0 || call->first_leaf > INT_MAX)
+        return COLL__REFUSE("%lld leaves from %lld on are out of range: 1 to %d leaves, or -1 for none, from 0 or more on",
+                            (long long)call->leaves, (long long)call->first_leaf, INT_MAX);
+    if (call->kind != COLL_ALLREDUCE || !is_sum || coll__is_mx(call->wire) || call->flags & COLL_STOCHASTIC || call->residual
+        || call->algorithm || coll__is_extended(comm))
+        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "leaves are for sums and averages of floats and complex "
+                                   "numbers in an allreduce, without COLL_STOCHASTIC, mx wire, residual and algorithm");
+    const int64_t vectors = coll__leaf_vectors(call->first_leaf, call->leaves, !coll__wants_reproducible(call));
+    if (call->count && __builtin_mul_overflow((size_t)vectors, call->count * unit, &bytes))
+        return COLL__REFUSE("%lld vectors of %zu x %s are more than memory can hold", (long long)vectors, call->count,
+                            coll_type_name(call->type));
+    if (vectors && unit > codec->type_size && (call->send == COLL_IN_PLACE || call->send == call->recv) && call->count)
+        return COLL__REFUSE("in place, but elements of nodes have %zu bytes and those of the result %zu: give two buffers", unit,
+                            codec->type_size);
+    send->count = coll__sent_length(call, codec) / codec->type_size;
+    return COLL_OK;
+}
+
+#endif
+
 /* ---- >>algorithm ---- */
 
 /* The tuner's query for a checked call. */
@@ -485,6 +532,9 @@ static coll_status coll__check_call(coll_comm *comm, coll_call *call, coll__code
     if ((status = coll__check_numbers(comm, call, &send, &recv)) < 0) return status;
     if ((status = coll__check_arithmetic(comm, call, codec)) < 0) return status;
     if (call->residual && (status = coll__check_feedback(comm, call)) < 0) return status;
+#if COLL__HAS_LEAVES
+    if ((call->leaves || call->first_leaf) && (status = coll__check_leaves(comm, call, codec, &send)) < 0) return status;
+#endif
     if (call->kind == COLL_BARRIER) {
         coll__plan_make(comm, call, codec);
         return COLL_OK;
@@ -525,13 +575,22 @@ static coll_status coll__check_list(coll_comm *comm, const coll_call *call)
             (void)coll__explain_error(comm, call, status, "buffer %d, as an %s", i, why);
         }
         const size_t length = b->count * coll_type_size(b->type);
+        const size_t sent = status == COLL_OK ? coll__sent_length(&one, &codec) : length;
         const uintptr_t from = (uintptr_t)one.send, to = (uintptr_t)b->recv;
         if (length) list[n++] = (coll__interval){ to, to + length, true };
-        if (length && from != to) list[n++] = (coll__interval){ from, from + length, false };
+        if (sent && from != to) list[n++] = (coll__interval){ from, from + sent, false };
+        else if (from == to && sent > length) list[n++] = (coll__interval){ from + length, from + sent, false };
     }
     const bool clash = status == COLL_OK && coll__intervals_clash(list, n);
     coll__give(list);
     return clash ? COLL__REFUSE("buffers of the list overlap one another: keep them apart") : status;
+}
+
+/* The reserved member that is not 0; -1: none.  Without leaves their members are reserved, which precede the others. */
+static inline int coll__descriptor_set(const coll_call *call)
+{
+    return COLL__HAS_LEAVES ? COLL__RESERVED_SET(call)
+                            : coll__reserved_set((const uint64_t *)(const void *)&call->first_leaf, 2 * sizeof call->reserved);
 }
 
 /* Check that a call was passed, and that its reserved members are 0. */
@@ -540,7 +599,7 @@ static coll_status coll__check_descriptor(coll_comm *comm, const coll_call *call
     const coll_call *const none = NULL;           /* nothing of it may be read                                */
 
     if (!call) return coll__explain_error(comm, none, COLL_ERR_ARGUMENT, "the call is NULL");
-    const int set = COLL__RESERVED_SET(call);
+    const int set = coll__descriptor_set(call);
     return set < 0 ? COLL_OK : coll__explain_error(comm, none, COLL_ERR_ARGUMENT, "reserved[%d] of the coll_call is not 0: "
                                                    "set all members that you do not use to 0", set);
 }

@@ -53,7 +53,8 @@ typedef enum coll__shape_kind {
     COLL__ONE,                                    /* one block for every block number                         */
     COLL__EQUAL,                                  /* blocks of `count` elements                               */
     COLL__CUT,                                    /* `count` elements in `blocks` nearly equal parts          */
-    COLL__LISTED                                  /* as counts and offsets say; in bytes if there are types   */
+    COLL__LISTED,                                 /* as counts and offsets say; in bytes if there are types   */
+    COLL__VECTORS                                 /* vectors of `count` elements, each in `parts` parts       */
 } coll__shape_kind;
 
 typedef struct coll__layout {
@@ -61,6 +62,9 @@ typedef struct coll__layout {
     unsigned char *base;
     int    blocks;                                /* block numbers are modulo this                            */
     size_t count;
+#if COLL__HAS_LEAVES
+    int    parts;
+#endif
     int    group_bits;                            /* parts begin at multiples of 2^group_bits elements        */
     const coll__shares *shares;                   /* uneven split; NULL: even                                 */
     const size_t *counts, *offsets;
@@ -162,10 +166,22 @@ struct coll_request {
     void       (*done)(coll_request *whole, coll_request *part, coll_status status);      /* called when it ends; or NULL */
     coll__prepared *prepared;                     /* coll_prepare: its own order                              */
     const coll__choice *way;                      /* chosen beforehand; NULL: by the tuner                    */
+#if COLL__HAS_LEAVES
+    const coll__leaves *leaves;                   /* the tree whose nodes its input has; NULL: one vector     */
+#endif
     coll__strided *strided;                       /* the caller's strides; or NULL                            */
     bool         has_overflow;                    /* COLL_DETECT_OVERFLOW: the result has an infinity or a NaN */
     struct coll__pool *pool;                      /* owner of its memory; must be the last field              */
 };
+
+static inline const coll__leaves *coll__leaves_of(const coll_request *r)
+{
+#if COLL__HAS_LEAVES
+    return r->leaves;
+#else
+    return (void)r, NULL;
+#endif
+}
 
 /* Memory of requests (coll_request_pool.h). */
 typedef struct coll__pool {
@@ -533,7 +549,9 @@ static unsigned char coll__hash_options(const coll_call *call, bool reduces)
     const bool is_scaled = COLL__HAS_SCALE && coll__is_scaled(call);
     const bool has_seed = COLL__IS_WHOLE && call->flags & COLL_STOCHASTIC && call->seed != 0;
 
-    if (reduces && !algorithm && !is_scaled && !call->accumulate && !call->not_commutative && !has_seed)
+    const bool has_leaves = COLL__HAS_LEAVES && call->leaves != 0;
+
+    if (reduces && !algorithm && !is_scaled && !call->accumulate && !call->not_commutative && !has_seed && !has_leaves)
         return (unsigned char)(call->flags & COLL__FLAGS);
     if (reduces && (scale << 1 != 0 || call->accumulate || call->flags || call->not_commutative)) {
         if (scale != coll__bits64(1)) hash = scale;
@@ -542,6 +560,7 @@ static unsigned char coll__hash_options(const coll_call *call, bool reduces)
         hash = ((hash * 31 + (uint64_t)call->accumulate) * (COLL__FLAGS + 1) + call->flags) * 2 + call->not_commutative;
     }
     for (const char *at = algorithm; at && *at; at++) hash = hash * 131 + (unsigned char)*at;
+    if (has_leaves) hash = hash * 131 + 1;
     if (hash == 0) return 0;
     return (unsigned char)(COLL__FLAGS + 1 + (uint32_t)((hash * 0x9e3779b97f4a7c15u) >> 32) % (255 - COLL__FLAGS));
 }

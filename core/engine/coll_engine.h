@@ -39,7 +39,7 @@ static unsigned char *coll__in_one_piece(const coll_request *r, const coll__stag
                                          size_t *bytes)
 {
     unsigned char *first = NULL;
-    bool is_one = coll__is_slot(span->place) || coll__is_same(&r->codec);
+    bool is_one = coll__is_as_sent(r, span->place);
     coll__range elements;
 
     *bytes = 0;
@@ -66,7 +66,7 @@ static void coll__pack_span(const coll_request *r, coll__stage *stage, const col
         coll__range x;
         unsigned char *at = coll__locate(r, stage, span, i, slice, &x);
         if (x.count == 0) continue;
-        const bool as_is = coll__is_slot(span->place) || coll__is_same(&r->codec);
+        const bool as_is = coll__is_as_sent(r, span->place);
         const size_t length = coll__bytes_of(r, span->place, x.count);
         if (as_is) memcpy(is_outgoing ? message : at, is_outgoing ? at : message, length);
         else if (is_outgoing) coll__pack(&r->codec, message, at, x.count, x.at, coll__whose(r, span->place));
@@ -280,10 +280,21 @@ static __attribute__((noinline)) coll_status coll__message_failed(coll_request *
     return coll__xfer_failed(r, &stage->xfers[stage->finished], expected.head);
 }
 
+#if COLL__HAS_LEAVES
+static inline const int *coll__numbers_for(const coll_request *r, const coll__made *m)
+{
+    const coll__execution *const execution = r->execution;
+
+    if (!r->leaves) return NULL;
+    return coll__leaf_numbers(r->leaves, r->comm->rank, m->to.place == COLL__RESULT,
+                              m->to.place == COLL__PART ? m->to.at / execution->part_slot / (size_t)execution->result.blocks : 0);
+}
+#endif
+
 /* Fold, block by block. */
 static void coll__do_folds(const coll_request *r, const coll__stage *stage)
 {
-    static const coll__format formats[COLL__PLACES] = { COLL__AS_USER, COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM };
+    static const coll__format formats[COLL__NODES] = { COLL__AS_USER, COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM };
     coll__session *const session = r->comm->session;
     const bool tells = session->transport->charge_reduce != NULL;
     const coll__spot *spot = stage->spots + stage->copies;
@@ -295,12 +306,13 @@ static void coll__do_folds(const coll_request *r, const coll__stage *stage)
         const coll__made *m = &stage->made[i];
         void *const result = coll__spot_at(stage, m->to);
         for (int n = 0; n < m->from; n++, spot++) {
-            sources[n] = (coll__source){ coll__spot_at(stage, *spot), formats[spot->place], r->comm->rank };
+            const coll__format format = coll__is_sum(spot->place) ? COLL__AS_SUM : formats[spot->place];
+            sources[n] = (coll__source){ coll__spot_at(stage, *spot), format, r->comm->rank };
             if (tells && n > 0) folded += coll__bytes_of(r, spot->place, m->count);
         }
         coll__combine(&r->codec, &(coll__sum){ .sources = sources, .n = m->from, .results = &result, .m = 1,
                                                .format = formats[m->to.place], .count = m->count, .index = m->index,
-                                               .scratch = r->execution->scratch });
+                                               .scratch = r->execution->scratch COLL__NUMBERS(coll__numbers_for(r, m)) });
     }
     if (!COLL__MANY_THREADS) session->runs_operation = false;
     if (folded > 0) session->transport->charge_reduce(session->context, folded);

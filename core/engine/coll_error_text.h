@@ -108,7 +108,7 @@ static coll_status coll__failed_mismatch(coll_failure *failure, const unsigned c
                                  (unsigned)coll__get16(ours + 2), mine, peer, (unsigned)coll__get16(theirs + 2));
     return coll__set_failure(failure, COLL_ERR_MISMATCH, peer, "rank %d called %s, but rank %d called %s%s", me, mine, peer,
                              other,
-                             are_hashed ? ": compare flags, scale, seed, accumulate, not_commutative, algorithm" : "");
+                             are_hashed ? ": compare flags, scale, seed, accumulate, not_commutative, algorithm, leaves" : "");
 }
 
 /* ---- >>errors: the sentence ---- */

@@ -39,6 +39,12 @@ static coll__range coll__block_range(const coll__layout *l, int block)
     case COLL__EQUAL: return (coll__range){ (size_t)block * l->count, l->count };
     case COLL__CUT: return COLL__HAS_CHOICE && l->shares ? coll__share_range(l, block)
                          : coll__part(l->count, l->group_bits, (size_t)l->blocks, (size_t)block);
+#if COLL__HAS_LEAVES
+    case COLL__VECTORS: {
+        const coll__range part = coll__part(l->count, l->group_bits, (size_t)l->parts, (size_t)(block % l->parts));
+        return (coll__range){ (size_t)(block / l->parts) * l->count + part.at, part.count };
+    }
+#endif
     default: break;
     }
     if (!COLL__HAS_COUNTS) return (coll__range){ 0, 0 };
@@ -56,10 +62,19 @@ static inline coll__range coll__slice_of(const coll__layout *l, const coll__exec
 
 static inline bool coll__is_slot(coll__place place) { return place == COLL__WORK || place == COLL__PART; }
 
+/* Does the place have partial results? */
+static inline bool coll__is_sum(coll__place place) { return place == COLL__PART || (COLL__HAS_LEAVES && place == COLL__NODES); }
+
+/* Has it the bytes of messages? */
+static inline bool coll__is_as_sent(const coll_request *r, coll__place place)
+{
+    return place == COLL__WORK || coll__is_sum(place) || coll__is_same(&r->codec);
+}
+
 /* The layout of the blocks of a place. */
 static inline const coll__layout *coll__layout_at(const coll__execution *execution, coll__place place)
 {
-    return coll__is_slot(place) ? execution->vector : place == COLL__INPUT ? &execution->input : &execution->result;
+    return coll__is_slot(place) ? execution->vector : place == COLL__RESULT ? &execution->result : &execution->input;
 }
 
 /* Number of blocks; block numbers of the span are modulo this. */
@@ -81,7 +96,7 @@ static unsigned char *coll__locate(const coll_request *r, const coll__stage *sta
     }
     const coll__layout *l = coll__layout_at(execution, span->place);
     *elements = coll__slice_of(l, execution, at, slice);
-    return coll__behind(l->base, elements->at * r->codec.type_size);
+    return coll__behind(l->base, elements->at * (coll__is_sum(span->place) ? r->codec.acc_size : r->codec.type_size));
 }
 
 static inline unsigned char *coll__spot_at(const coll__stage *stage, coll__spot spot)
@@ -100,7 +115,7 @@ static coll__spot coll__spot_of(const coll_request *r, const coll__stage *stage,
 /* Bytes of `count` elements of a place in messages. */
 static inline size_t coll__bytes_of(const coll_request *r, coll__place place, size_t count)
 {
-    return place == COLL__PART ? count * r->codec.acc_size : coll__wire_bytes(&r->codec, count);
+    return coll__is_sum(place) ? count * r->codec.acc_size : coll__wire_bytes(&r->codec, count);
 }
 
 /* ---- >>layouts ---- */
@@ -132,6 +147,14 @@ static void coll__execution_layouts(coll__execution *execution, const coll_reque
     execution->input = coll__layout_of(r, &shape->send, &send, sends_one && receives_one ? cut : 0);
     execution->result = coll__layout_of(r, &shape->recv, &recv, sends_one && receives_one ? cut : 0);
     execution->vector = sends_one && !receives_one ? &execution->result : &execution->input;
+#if COLL__HAS_LEAVES
+    if (r->leaves) {
+        execution->vector = &execution->result;
+        execution->input.kind = COLL__VECTORS;
+        execution->input.parts = execution->result.blocks;
+        execution->input.blocks *= r->leaves->vectors;
+    }
+#endif
     if (COLL__HAS_CHOICE && execution->choice.algorithm->cut == COLL__CUT_SHARES && r->order->numbers->shares.count > 0)
         execution->input.shares = execution->result.shares = &r->order->numbers->shares;
 }
@@ -184,10 +207,14 @@ static coll__round coll__round_of(const coll_request *r, coll__step *steps, int 
     const coll_comm *comm = r->comm;
     const coll__choice *choice = &r->execution->choice;
 
-    return (coll__round){ .rank = comm->rank, .size = comm->size, .root = coll__kind_has_root(r->call.kind) ? r->call.root : 0,
-                          .radix = choice->radix, .blocks = r->execution->input.blocks, .graph = &comm->graph,
-                          .order = coll__ring_order(comm), .is_exclusive = r->call.kind == COLL_EXSCAN, .steps = steps,
-                          .capacity = capacity };
+    coll__round now = { .rank = comm->rank, .size = comm->size, .root = coll__kind_has_root(r->call.kind) ? r->call.root : 0,
+                        .radix = choice->radix, .blocks = r->execution->input.blocks, .graph = &comm->graph,
+                        .order = coll__ring_order(comm), .is_exclusive = r->call.kind == COLL_EXSCAN, .steps = steps,
+                        .capacity = capacity };
+#if COLL__HAS_LEAVES
+    if (r->leaves) now.leaves = r->leaves, now.blocks = r->execution->result.blocks;
+#endif
+    return now;
 }
 
 /* Source of the location of ranks. */
@@ -254,7 +281,7 @@ static inline bool coll__is_cacheable(const coll_call *c)
 static inline bool coll__execution_is_repeatable(const coll_request *r)
 {
     const coll_call *c = &r->call;
-    return !r->way && !c->fn && !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE | COLL__NEIGHBORS)
+    return !r->way && !coll__leaves_of(r) && !c->fn && !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE | COLL__NEIGHBORS)
         && !coll__copies_input(c) && coll__is_cacheable(c);
 }
 
@@ -384,7 +411,8 @@ static coll_status coll__execution_lay_out(coll__execution *execution, coll_requ
     execution->work_slot = coll__round_up(coll__wire_bytes(&r->codec, longest), 64);
     execution->part_slot = coll__round_up(longest * r->codec.acc_size, 64);
     /* once: scratch; peers, sources and steps; copy of the input */
-    const size_t scratch = coll__kind_reduces(r->call.kind) ? coll__combine_scratch(&r->codec, execution->steps + 1) : 0;
+    const int sources = coll__leaves_of(r) ? INT_MAX : execution->steps + 1;
+    const size_t scratch = coll__kind_reduces(r->call.kind) ? coll__combine_scratch(&r->codec, sources) : 0;
     const size_t sums = coll__round_up(scratch, 64);
     const size_t peers = has_peers ? 2 * rounds * sizeof(uint64_t) : 0;
     const size_t lists = coll__round_up(peers + steps * (sizeof(coll__source) + sizeof(coll__step)), 64);

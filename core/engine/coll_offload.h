@@ -5,7 +5,10 @@
 #if !COLL__IS_TINY                                /* COLL__TAKES_WHOLE                                        */
 
 /* A call that names an algorithm is for the engine. */
-static bool coll__offload_takes(const coll_request *r) { return !r->call.algorithm && coll__order_is_offered(r->order); }
+static bool coll__offload_takes(const coll_request *r)
+{
+    return !r->call.algorithm && !coll__leaves_of(r) && coll__order_is_offered(r->order);
+}
 
 static coll_status coll__offload_advance(coll_request *r)
 {

@@ -13,7 +13,7 @@
 /* Do kind, type, wire and operation describe the arithmetic of a call? */
 static inline bool coll__calculates_plainly(const coll_call *call)
 {
-    return !call->accumulate && !call->flags && call->scale == 0 && !call->not_commutative;
+    return !call->accumulate && !call->flags && call->scale == 0 && !call->not_commutative && !(COLL__HAS_LEAVES && call->leaves);
 }
 
 /* The plan for a call's arithmetic; or NULL. */

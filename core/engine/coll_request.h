@@ -21,6 +21,9 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->offsets = NULL;
     r->changed = r->carried = NULL;
     r->way = NULL;
+#if COLL__HAS_LEAVES
+    r->leaves = NULL;
+#endif
     r->strided = NULL;
     r->graph_version = comm->graph_version;
     r->order = is_message && !coll__is_extended(comm) ? NULL : &comm->main;

@@ -348,7 +348,7 @@ static void coll__codec_float(coll__codec *codec, const coll_call *call, coll_ty
         codec->load_user = codec->store = NULL;
         if (COLL__HAS(COLL_F16) && type == COLL_BF16 && wire == COLL_F16) codec->repack = coll__repack_bf16_to_f16_base;
     }
-    if (COLL__HAS_ANY(COLL__TYPES_16) && !draws && sum == COLL_F32
+    if (COLL__HAS_ANY(COLL__TYPES_16) && !draws && sum == COLL_F32 && !(COLL__HAS_LEAVES && call->leaves)
         && (wire == COLL_F16 || wire == COLL_BF16) && (type == wire || type == COLL_F32))
         coll__codec_half(codec, type, wire, call->op, tier);
     if (draws) {

@@ -3,7 +3,7 @@
  * All reductions work the same way.  n sources are read into a wide accumulator that stays in the first-level cache, combined
  * there as a fixed tree, finished, rounded once, and written to m destinations.  The tree is the left-complete pairwise one
  * over the index of the source, ((0+1)+(2+3))+((4+5)+6).  So the bits of a result depend only on the inputs and their number,
- * never on count, alignment or blocks. */
+ * never on count, alignment or blocks.  Sources may also be nodes of a larger tree, in its order: then each has a number. */
 #ifndef COLL_REDUCE_KERNELS_H
 #define COLL_REDUCE_KERNELS_H
 
@@ -32,9 +32,21 @@ typedef struct coll__sum {
     size_t       count, index;
     void        *scratch;
     bool         streams;
+#if COLL__HAS_LEAVES
+    const int   *numbers;                         /* NULL: 0, 1, ...; else source i is the sum of the inputs k 2^j ... (k + 1)
+                                                     2^j - 1 of a larger tree, for some j, and k is numbers[i] */
+#endif
 } coll__sum;
 
-/* Most accumulators in use in a tree of n: one for each level, and the newest leaf. */
+#if COLL__HAS_LEAVES
+#define COLL__NUMBERS(of) , .numbers = of
+static inline const int *coll__numbers_of(const coll__sum *sum) { return sum->numbers; }
+#else
+#define COLL__NUMBERS(of)
+static inline const int *coll__numbers_of(const coll__sum *sum) { return (void)sum, NULL; }
+#endif
+
+/* Most accumulators in use in a tree of n: one for each level, and the newest leaf.  Of nodes: the same for INT_MAX. */
 static int coll__combine_slots(int n)
 {
     int slots = 1;
@@ -121,7 +133,7 @@ static void coll__combine_root(const coll__codec *codec, void *const root[2], co
     else codec->combine(root[0], a, b, count);
 }
 
-/* One block of the tree.  As in a binary counter, source i completes as many subtrees as i has trailing ones, and the last
+/* One block of the tree.  As in a binary counter, source k completes as many subtrees as k has trailing ones, and the last
  * source completes all.  The root is written to root[0], and root[1] if given, else to the scratch; with one source it is the
  * source.  Returns its address. */
 static const void *coll__combine_tree(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count,
@@ -131,6 +143,7 @@ static const void *coll__combine_tree(const coll__codec *codec, const coll__sum 
     unsigned char *const scratch = (unsigned char *)sum->scratch;
     const int n = sum->n;
     const size_t slot_size = coll__slot_size(codec);
+    const int *const numbers = coll__numbers_of(sum);
     const void *stack[8 * sizeof(int) + 1];
     int depth = 0;
 
@@ -138,9 +151,9 @@ static const void *coll__combine_tree(const coll__codec *codec, const coll__sum 
         unsigned char *const slot = scratch + (size_t)depth * slot_size;
         void *const first = root[0] && n == 2 ? root[0] : slot;
         const void *leaf = first;
-        int carry = i;
+        int carry = numbers ? numbers[i] : i;
 
-        if (!(i & 1) && i + 1 < n && coll__pair_up(codec, &sources[i], from, count, first)) {
+        if (!numbers && !(i & 1) && i + 1 < n && coll__pair_up(codec, &sources[i], from, count, first)) {
             carry = i++ >> 1;
         } else {
             leaf = coll__load(codec, &sources[i], slot, coll__source_at(codec, &sources[i], from), count, sum->index + from);
@@ -362,7 +375,7 @@ COLL__UNUSED static inline void coll__combine(const coll__codec *codec, const co
      * bytes would wait for recent stores of 8 bytes. */
     const coll__sum in_memory = { .sources = sum->sources, .n = sum->n, .results = sum->results, .m = sum->m,
                                   .format = sum->format, .count = sum->count, .index = sum->index, .scratch = sum->scratch,
-                                  .streams = sum->streams };
+                                  .streams = sum->streams COLL__NUMBERS(sum->numbers) };
     const bool streams = COLL__MAKES_MANY && sum->streams && sum->m > 0 && codec->acc_size <= COLL__BLOCK;
     if (streams) coll__combine_streaming(codec, &in_memory);
     else coll__combine_blocks(codec, &in_memory);

@@ -189,6 +189,38 @@ if wanted resume; then
     refuses "resume: no file" "says where the state is kept" $go -t 2
 fi
 
+# The weights after each step: a new rank 0 may repeat steps of the one before.
+traced() { # NAME OTHER
+    sort -nu "$out/$1.trace" > "$out/$1.steps" && [ "$(wc -l < "$out/$1.steps")" = 30 ] && cmp -s "$out/$1.steps" "$out/$2.steps"
+    conclusion "$1: after each step the weights of $2" $? "$(diff "$out/$1.steps" "$out/$2.steps" | head -n 3 | tr '\n' '|')"
+}
+
+if wanted leaves; then
+    of_six=$tiny
+    tiny=$(echo "$tiny" | sed 's/--batch 6/--batch 24/')
+    page=$bin/gpt/leaves
+    run leaves-one "$page" --trace "$out/leaves-one.trace"
+    sort -n "$out/leaves-one.trace" > "$out/leaves-one.steps"
+    run data-one "$one"
+    near leaves-one 1e-5 data-one
+    for ranks in 2 3 4 5 7 8; do
+        run leaves-$ranks "$page" -t $ranks --trace "$out/leaves-$ranks.trace"
+        traced leaves-$ranks leaves-one
+        run leaves-$ranks-tcp $over_tcp -n $ranks "$page" --trace "$out/leaves-$ranks-tcp.trace"
+        traced leaves-$ranks-tcp leaves-one
+    done
+    run leaves-both $together -n 2 --threads 3 "$page" --micro 24 --trace "$out/leaves-both.trace"
+    traced leaves-both leaves-one
+    run leaves-thread "$page" -t 5 --kill-rank 2 --kill-step 9 --trace "$out/leaves-thread.trace"
+    traced leaves-thread leaves-one
+    run leaves-killed $over_tcp --survive -n 4 "$page" --kill-rank 0 --kill-step 9 --trace "$out/leaves-killed.trace"
+    traced leaves-killed leaves-one
+    run leaves-other "$page" -t 3 --micro 23 --trace "$out/leaves-other.trace"
+    ! cmp -s "$out/leaves-other.trace" "$out/leaves-one.steps"
+    conclusion "leaves: with other leaves the bits differ" $? "the comparison finds nothing"
+    tiny=$of_six
+fi
+
 if wanted naive; then
     for way in master ring library-ring library; do
         run naive-$way "$bin/gpt/naive" -t 4 --way $way --repeat 1

@@ -1,5 +1,5 @@
 """coll.h for ctypes.  Written by bindings/generate.py from its declarations; `make bindings` writes it anew."""
-from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint,
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint,
                     c_uint8, c_uint16, c_uint64, c_void_p)
 from typing import Any, Dict, NamedTuple, Tuple
 
@@ -306,7 +306,9 @@ class coll_call(Structure):
         ('timeout_ms', c_int),
         ('algorithm', c_char_p),
         ('name', c_char_p),
-        ('reserved', c_uint64 * 4),
+        ('first_leaf', c_int64),
+        ('leaves', c_int64),
+        ('reserved', c_uint64 * 2),
     ]
 
 
@@ -444,6 +446,12 @@ PROTOTYPES: Dict[str, Tuple[Any, list]] = {
     'coll_arena_most': (c_size_t, [POINTER(coll_allocator)]),
     'coll_alloc': (c_void_p, [c_void_p, c_size_t]),
     'coll_dealloc': (None, [c_void_p, c_void_p]),
+    'coll_sum_begin': (c_int32, [POINTER(c_void_p), c_int64, c_size_t, c_int32, POINTER(coll_allocator)]),
+    'coll_sum_restart': (c_int32, [c_void_p, c_int64]),
+    'coll_sum_place': (c_void_p, [c_void_p]),
+    'coll_sum_add': (c_int32, [c_void_p, c_void_p]),
+    'coll_sum_end': (c_int32, [c_void_p, POINTER(coll_call)]),
+    'coll_sum_free': (None, [c_void_p]),
 }
 
 KINDS: Dict[str, Kind] = {

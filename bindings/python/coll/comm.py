@@ -61,7 +61,7 @@ class Call:
             store(struct, key, type_of(value) if value is not None else 0)
         elif key in ('algorithm', 'name'):
             setattr(struct, key, value.encode() if value is not None else None)
-        elif key in ('scale', 'seed', 'timeout_ms', 'not_commutative'):
+        elif key in ('scale', 'seed', 'timeout_ms', 'not_commutative', 'first_leaf', 'leaves'):
             store(struct, key, value)
         elif key == 'residual':
             buffer = writable(value, None, 'residual')
@@ -71,7 +71,7 @@ class Call:
             self.keep.append(buffer)
         else:
             raise TypeError(f'there is no option {key!r}; there are dtype, wire, accumulate, scale, seed, residual, algorithm, '
-                            f'name, timeout_ms, not_commutative, {", ".join(_abi.FLAGS)}')
+                            f'name, timeout_ms, not_commutative, first_leaf, leaves, {", ".join(_abi.FLAGS)}')
 
     def result(self) -> Any:
         if self.errors:

@@ -24,5 +24,18 @@ class Digits(unittest.TestCase):
                 self.assertAlmostEqual(float(re.search(r'loss ([0-9.]+)', threads.stdout)[1]), loss, delta=2e-5)
 
 
+class Leaves(unittest.TestCase):
+    def test_bits(self):
+        example = os.path.join(os.path.dirname(EXAMPLE), 'leaves.py')
+        texts = set()
+        for ranks in (1, 2, 3, 4, 5, 7, 8):
+            threads = subprocess.run([sys.executable, example, str(ranks)], capture_output=True, text=True)
+            processes = launched(ranks, example)
+            self.assertEqual((threads.returncode, processes.returncode), (0, 0), threads.stderr + processes.stderr)
+            texts |= {threads.stdout, processes.stdout}
+        self.assertEqual(len(texts), 1, texts)
+        self.assertRegex(texts.pop(), '^weights [0-9a-f]{16}\\n$')
+
+
 if __name__ == '__main__':
     unittest.main()

@@ -176,6 +176,11 @@ pub struct coll_request {
     private: [u8; 0],
 }
 
+#[repr(C)]
+pub struct coll_sum {
+    private: [u8; 0],
+}
+
 /// A user-defined operation: inout[i] = in[i] op inout[i]
 pub type coll_reduce_fn = Option<unsafe extern "C" fn(r#in: *const c_void, inout: *mut c_void, count: usize, r#type: coll_type, context: *mut c_void)>;
 
@@ -400,8 +405,12 @@ pub struct coll_call {
     pub algorithm: *const c_char,
     /// appears in errors, e.g. "gradient of layer 3"
     pub name: *const c_char,
+    /// number of this rank's first leaf, counted over all ranks (see Leaves)
+    pub first_leaf: i64,
+    /// how many this rank has: send has the nodes of this run; -1: none; 0: a call without leaves
+    pub leaves: i64,
     /// must be 0
-    pub reserved: [u64; 4],
+    pub reserved: [u64; 2],
 }
 
 extern "C" {
@@ -799,4 +808,18 @@ extern "C" {
     pub fn coll_alloc(comm: *mut coll_comm, length: usize) -> *mut c_void;
     /// Free memory of coll_alloc
     pub fn coll_dealloc(comm: *mut coll_comm, at: *mut c_void);
+    /// Begin to add up the leaves of this rank, from number first_leaf on
+    pub fn coll_sum_begin(
+        out: *mut *mut coll_sum, first_leaf: i64, count: usize, r#type: coll_type, memory: *const coll_allocator,
+    ) -> coll_status;
+    /// Begin again, in the same memory: for the next step
+    pub fn coll_sum_restart(sum: *mut coll_sum, first_leaf: i64) -> coll_status;
+    /// Return where the program may write the next leaf: coll_sum_add(sum, place) does not copy it
+    pub fn coll_sum_place(sum: *mut coll_sum) -> *mut c_void;
+    /// Add the next leaf
+    pub fn coll_sum_add(sum: *mut coll_sum, leaf: *const c_void) -> coll_status;
+    /// Set send, count, type, first_leaf and leaves of a call
+    pub fn coll_sum_end(sum: *mut coll_sum, call: *mut coll_call) -> coll_status;
+    /// Free a sum
+    pub fn coll_sum_free(sum: *mut coll_sum);
 }
