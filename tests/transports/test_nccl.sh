@@ -66,5 +66,13 @@ if PATH="$PATH:$cuda/bin" command -v nvcc > /dev/null; then
 else
     echo "skipped: the text of the kernels: there is no nvcc"
 fi
+
+# ---- the check for machines with a GPU: it passes on the fakes, and fails without a driver
+if [ "$config" = release ]; then
+    check "gpu_check.sh" env COLL_BENCH_BITS=1 COLL_CUDA_LIB="$PWD/$bin/fake_cuda.so" \
+        COLL_NCCL_LIB="$PWD/$bin/fake_nccl_22809.so" sh bench/nccl/gpu_check.sh "$dir/gpu_check.txt"
+    COLL_BENCH_BITS=1 COLL_CUDA_LIB=/nowhere/libcuda.so.1 sh bench/nccl/gpu_check.sh "$dir/no_gpu.txt" > /dev/null 2>&1
+    check "gpu_check.sh without a driver" grep -q '^FAILED - one rank' "$dir/no_gpu.txt"
+fi
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -1,0 +1,27 @@
+/* engines.h - what engines.c calls of an inference engine: its sum in shared memory, compiled from the engine's own sources. */
+#ifndef ENGINES_H
+#define ENGINES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+extern const char *const engine_name;
+
+/* Map the engine's segments.  `key` is the same number on all ranks, and differs between jobs.  Called by all ranks. */
+void engine_open(int size, int rank, int key);
+
+/* Remove this rank's names from /dev/shm, after all ranks have returned from engine_open. */
+void engine_unlink(int rank, int key);
+
+/* The sum of `count` bf16 numbers over all ranks, in place. */
+void engine_sum(uint16_t *data, size_t count);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* ENGINES_H */
