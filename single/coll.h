@@ -11788,7 +11788,7 @@ typedef struct coll__consensus_place {
     bool     has_failed;                          /* a decision has left it out                               */
     bool     is_newcomer;                         /* it has no vote yet                                       */
     bool     owes_hold, owes_decision, owes_refusal, owes_ping;       /* what is to be said to it             */
-    bool     is_asked;                            /* proposer: it was sent the prepare of `base`              */
+    bool     is_prepared;                            /* proposer: it was sent the prepare of `base`              */
     uint64_t asked, holds;                        /* proposer: the last proposal sent to it; accepted by it   */
     uint64_t flags;                               /* proposer: told by it                                     */
     int64_t  silent_since;                        /* since when an answer is missing; 0: none is              */
@@ -11922,7 +11922,7 @@ static int64_t coll__consensus_timeout(const coll__consensus *c, int64_t since)
 
 /* ---- >>roles ---- */
 
-/* A round above all known promises: all are asked again. */
+/* A round above all known promises: prepare is sent to all again. */
 static void coll__consensus_raise(coll__consensus *c, uint64_t promised)
 {
     c->base = c->promised = ((promised >> 48) + 1) << 48 | (uint64_t)c->me << 32;
@@ -11930,7 +11930,7 @@ static void coll__consensus_raise(coll__consensus *c, uint64_t promised)
     for (int i = 0; i < c->count; i++) {
         coll__consensus_place *const p = &c->places[i];
         p->is_there = i == c->me;
-        p->is_asked = false;
+        p->is_prepared = false;
         p->asked = p->holds = 0;
     }
 }
@@ -12014,7 +12014,7 @@ static void coll__consensus_up(coll__consensus *c, int place)
     coll__consensus_place *const p = &c->places[place];
 
     p->is_up = true;
-    p->is_lost = p->is_there = p->is_asked = false;
+    p->is_lost = p->is_there = p->is_prepared = false;
     p->asked = p->holds = 0;
     p->silent_since = 0;
     if (c->role == COLL__CONSENSUS_FOLLOWS && place == c->proposer) p->owes_hold = true;
@@ -12043,7 +12043,7 @@ static void coll__consensus_heard(coll__consensus *c, coll__consensus_place *p, 
 {
     if (n->promised > c->base) coll__consensus_raise(c, n->promised);
     if (n->promised < c->base) {                  /* an answer to an earlier prepare, or to none              */
-        p->is_asked = false;
+        p->is_prepared = false;
         return;
     }
     p->holds = n->ballot;
@@ -12110,7 +12110,7 @@ static bool coll__consensus_note(coll__consensus *c, int place, const unsigned c
     return true;
 }
 
-/* A process asks to join, on a line that is up.  Moved: *to is the place of the member to ask; -1: the next world is asked. */
+/* A process asks to join, on a line that is up.  Moved: *to is the place of the member to ask; -1: ask the next world. */
 static COLL__UNUSED coll__join_answer coll__consensus_join(coll__consensus *c, uint64_t id, int line, int *to)
 {
     const bool is_over = coll__consensus_is_over(c);
@@ -12214,7 +12214,7 @@ static void coll__consensus_tick(coll__consensus *c, int64_t now)
     for (int i = 0; i < c->count; i++) {
         coll__consensus_place *const p = &c->places[i];
         if (p->silent_since && now > coll__consensus_timeout(c, p->silent_since)) {
-            p->is_there = p->is_asked = false;
+            p->is_there = p->is_prepared = false;
             p->is_late = true;
             p->silent_since = 0;
         }
@@ -12251,8 +12251,8 @@ static COLL__UNUSED bool coll__consensus_wants(const coll__consensus *c, int pla
 static coll__member_note_kind coll__consensus_demand(coll__consensus *c, coll__consensus_place *p)
 {
     if (c->role != COLL__CONSENSUS_PROPOSES || p->has_failed) return COLL__NOTE_NONE;
-    if (!p->is_asked) {
-        p->is_asked = true;
+    if (!p->is_prepared) {
+        p->is_prepared = true;
         return COLL__NOTE_PREPARE;
     }
     if (c->is_time && p->is_there && p->asked != c->ballot) {
@@ -26707,7 +26707,7 @@ static void coll__launch_one_host(coll__bootstrap *out, const coll__launched *l)
              && (process = coll__process_behind(fd)) > 0) coll__print(job, sizeof job, "%d", process);
     if (!*job || !coll__private_directory(directory, sizeof directory)) return;
     coll__print(out->job, sizeof out->job, "%s %s", l->by->name, job);
-    coll__print(out->address, sizeof out->address, "file:%s/meeting-%08x", directory, coll__text_hash(out->job, 0));
+    coll__print(out->address, sizeof out->address, "file:%s/job-%08x", directory, coll__text_hash(out->job, 0));
     out->is_on_one_host = true;
 }
 
@@ -26947,7 +26947,7 @@ static coll_status coll__settle_left_out(const coll_config *of)
     const coll_tcp *c = &of->tcp;
 
     if (!COLL__HAS_NETWORKS && (c->network || c->ports || !strncmp(of->address, "file:", 5)))
-        return coll__start_failed(COLL_ERR_UNSUPPORTED, "network, ports, or rank 0 in a file is asked for, but this program was "
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "network, ports, or rank 0 in a file is set, but this program was "
                                   "compiled with COLL_NO_NETWORKS");
     if (c->share_memory > 0 && !COLL__HAS_SHM)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "share_memory is on, but this program was compiled with COLL_NO_SHM");
@@ -27099,7 +27099,7 @@ typedef enum coll__control_note {
     COLL__CONTROL_WELCOME = 1,                    /* hello accepted; the table follows once it is complete    */
     COLL__CONTROL_TABLE,                          /* the endpoints of all ranks follow; text: rank 0's tuning */
     COLL__CONTROL_REFUSE,                         /* refused, or the start failed: status, text               */
-    COLL__CONTROL_FAIL,                           /* the job has failed: status, blamed rank, text            */
+    COLL__CONTROL_FAIL,                           /* the job has failed: status, suspect rank, text            */
     COLL__CONTROL_BYE,                            /* `rank` has left in order                                 */
     COLL__CONTROL_WAITING,                        /* the rank waits: heads of this call and of the previous one */
     COLL__CONTROL_ENDPOINT,                       /* to rank 0: this rank's endpoint                          */
@@ -27923,7 +27923,7 @@ static const char *coll__ending_text(int error)
 }
 
 /* Text about a peer whose connection ended.  If it only stopped answering, the link may have failed. */
-static const char *coll__gone_text(int error, int rank, int peer, char *text, size_t room)
+static const char *coll__lost_text(int error, int rank, int peer, char *text, size_t room)
 {
     if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH)
         coll__print(text, room, "gives no answer (%s): its host is gone, or the link between rank %d and rank %d",
@@ -28276,7 +28276,7 @@ static bool coll__pipe_check(const coll_allocator *memory, coll__pipe *p)
  * an external pre-shared key, with a fresh Diffie-Hellman exchange: recorded traffic stays unreadable if the key leaks.  The
  * hellos, hence the secret, contain both ranks, the world id and the purpose.  TLS begins after both ends have proved the key.
  * A host on the path could relay that handshake and then speak TLS itself.  So a TLS handshake must have used the secret:
- * OpenSSL would otherwise also take a certificate, by default from anyone.
+ * OpenSSL would otherwise also take a certificate, by default from any peer.
  *
  * OpenSSL reads and writes memory buffers, never the socket, so there is no SIGPIPE.  No close_notify is sent: control
  * messages announce an orderly leave.  OpenSSL has global state and an exit handler, so it is absent without
@@ -29030,7 +29030,7 @@ COLL__FOR_SIZE
 /* coll_tcp_shm_segment.h - a rank's segment (coll_segment.h), which the other ranks of its host may map.
  *
  *     head                identity, and the handshake for the shared-memory domain (coll_hybrid_domain.h)
- *     hub                 in the segment of the host's first rank: the domain of all ranks of the host
+ *     domain              in the segment of the host's first rank: shared by all ranks of the host
  *     staging             copies of what other ranks read (coll_shm_staging.h)
  *
  * Pages are allocated on first use.  The endpoint of a rank contains the descriptor by which others open the segment.  With
@@ -29500,7 +29500,7 @@ static coll_status coll__handshake_refused(coll__handshake *g, const coll__ident
         return coll__handshake_failed(g, control.what.status, "%s", text);
     }
     g->is_unauthenticated = control.what.status != COLL_ERR_PEER && control.what.status != COLL_ERR_TIMEOUT;
-    return coll__handshake_failed(g, COLL_ERR_PEER, "somebody who has not proved the key says: %.191s", text);
+    return coll__handshake_failed(g, COLL_ERR_PEER, "an unauthenticated peer says: %.191s", text);
 }
 
 static coll_status coll__handshake_check_auth(coll__handshake *g, const coll__identity *us)
@@ -29594,7 +29594,7 @@ static coll_status coll__handshake_take_step(coll__handshake *g, const coll__ide
     case COLL__HANDSHAKE_TLS:
         status = coll__tls_advance(&g->pipe, &g->want);
         if (status < 0)
-            return coll__handshake_failed(g, status, "TLS could not begin: somebody has changed its bytes on the way, "
+            return coll__handshake_failed(g, status, "TLS could not begin: its bytes were changed on the way, "
                                                      "or speaks in its place");
         return status == COLL_OK ? coll__handshake_next(g, COLL__HANDSHAKE_OVER) : status;
     }
@@ -30617,7 +30617,7 @@ static void coll__uring_completed(coll__io *io, const struct io_uring_cqe *cqe)
     coll__connection *e = (coll__connection *)(tag & ~(uintptr_t)COLL__RING_MASK);
     const size_t moved = cqe->res > 0 ? (size_t)cqe->res : 0;
 
-    COLL__ASSERT(io->posted > 0, "io_uring has done something (%d), and nothing was asked of it", cqe->res);
+    COLL__ASSERT(io->posted > 0, "io_uring has done something (%d), without a request", cqe->res);
     io->posted--;
     if (kind == COLL__RING_EVENTS && !e) io->is_events_posted = false;
     if (kind == COLL__RING_CANCEL || !e) return;
@@ -31107,11 +31107,11 @@ static int coll__first_silent(coll__heartbeat *p, int64_t now)
 }
 
 /* "the link between rank 0 (...) and rank 3 (...) is silent: no answer for 5 s" */
-static void coll__failed_link(const coll__heartbeat *p, coll_failure *failure, int blamed, int a, int b, const char *rest)
+static void coll__failed_link(const coll__heartbeat *p, coll_failure *failure, int suspect, int a, int b, const char *rest)
 {
     char one[COLL__ADDRESS_TEXT + COLL__NAME_LENGTH + 40], two[COLL__ADDRESS_TEXT + COLL__NAME_LENGTH + 40];
 
-    coll__set_failure(failure, COLL_ERR_PEER, blamed, "the link between %s and %s is silent: no answer for %.3g s%s",
+    coll__set_failure(failure, COLL_ERR_PEER, suspect, "the link between %s and %s is silent: no answer for %.3g s%s",
                       coll__heartbeat_who(p, a < b ? a : b, one, sizeof one),
                           coll__heartbeat_who(p, a < b ? b : a, two, sizeof two),
                       p->liveness_ms * 1e-3, rest);
@@ -31211,7 +31211,7 @@ static void coll__line_closed(coll__heartbeat *p, int index, int error)
     if (!line->is_met && !p->has_left[index % p->size] && (p->rank == 0 || index == 0)) coll__heartbeat_missed(p, index);
     if (!line->is_met || index >= p->size || p->has_left[index]) return;
     coll__heartbeat_dies(p, index);
-    coll__heartbeat_failed(p, coll__ending_status(error), index, coll__gone_text(error, p->rank, index, what, sizeof what));
+    coll__heartbeat_failed(p, coll__ending_status(error), index, coll__lost_text(error, p->rank, index, what, sizeof what));
 }
 
 /* Rank 0 compares the call in which a rank waits, and its previous call, with the reports of the others.  A previous call
@@ -31530,7 +31530,7 @@ enum {
  * communicator lists, bytes received, and the heartbeat number and time since when it is unchanged. */
 typedef struct coll__known { int home; uint32_t turn, own_version, beat; uint64_t received; int64_t since; } coll__known;
 
-typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__presence;
+typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__LEFT } coll__presence;
 
 /* What this rank keeps of one agreement (coll_tcp_consensus.h).  It lives as long as the job: the program may repeat a failed
  * coll_shrink on any communicator with the same ranks. */
@@ -31686,7 +31686,7 @@ static void coll__past_told(const coll__past *past, coll__pipe *pipe)
 
 /* ---- >>errors: recorded here, settled in coll_tcp_fail.h ---- */
 
-/* Blame a peer; its name precedes the text. */
+/* Suspect a peer; its name precedes the text. */
 static void coll__suspect(coll__tcp *tcp, int peer, const char *what)
 {
     const char *left = "has left the communicator, and another rank still waits for it";
@@ -31712,7 +31712,7 @@ static void coll__stream_broken(coll__tcp *tcp, coll__stream *s, int error)
     if (is_changed)
         coll__set_failure(&tcp->suspicion, COLL_ERR_PROTOCOL, s->peer, "cannot be understood: %s", coll__ending_text(error));
     if (!coll__has_active_transfer(s) && !(s->in.first && s->in.first->moved > 0)) return;
-    coll__suspect(tcp, s->peer, coll__gone_text(error, tcp->rank, s->peer, what, sizeof what));
+    coll__suspect(tcp, s->peer, coll__lost_text(error, tcp->rank, s->peer, what, sizeof what));
 }
 
 /* An unexpected head arrived.  The receive reports that; but if this rank also has to send, report it here. */
@@ -31726,7 +31726,7 @@ static void coll__stream_astray(coll__tcp *tcp, const coll__stream *s)
 /* Can the stream no longer carry its transfers?  It is closed, or the peer left before it was opened. */
 static bool coll__cannot_succeed(const coll__tcp *tcp, const coll__stream *s)
 {
-    const bool never_came = s->state == COLL__STREAM_NONE && tcp->presence[s->peer] == COLL__GONE;
+    const bool never_came = s->state == COLL__STREAM_NONE && tcp->presence[s->peer] == COLL__LEFT;
     return (never_came || s->state == COLL__STREAM_ENDED) && coll__has_active_transfer(s);
 }
 
@@ -32756,7 +32756,7 @@ static void coll__probe_answered(coll__heartbeat *p, int rank, bool is_refused, 
     line->refusals = is_refused ? line->refusals + 1 : 0;
     if (line->refusals == 1) line->refused_at = now;
     if (is_refused && line->refusals >= p->endpoints[rank].count && now - line->refused_at > coll__liveness(p))
-        coll__heartbeat_failed(p, COLL_ERR_PEER, rank, "is gone: nobody listens any more where it did");
+        coll__heartbeat_failed(p, COLL_ERR_PEER, rank, "is gone: its address refuses connections");
 }
 
 static void coll__probe_call(coll__heartbeat *p, int rank, int64_t now)
@@ -32998,7 +32998,7 @@ static void coll__events(coll__tcp *tcp)
     if (!had_byes) return;
     const bool is_empty = coll__accept_event(tcp, -1);          /* data that a rank sent before it left may be pending  */
     for (int r = 0; r < tcp->size && is_empty; r++)
-        if (tcp->presence[r] == COLL__SAID_BYE) tcp->presence[r] = COLL__GONE;
+        if (tcp->presence[r] == COLL__SAID_BYE) tcp->presence[r] = COLL__LEFT;
 }
 
 #endif /* COLL_TCP_CONTROL_H */
@@ -33476,10 +33476,10 @@ static coll_status coll__await_table(coll__tcp *tcp, const char *where, const ch
     int error = 0;
 
     for (;;) {
-        const bool is_asked = control.note == COLL__CONTROL_LISTEN && coll__endpoint_read(note + COLL__CONTROL_TEXT, &outer)
+        const bool is_request = control.note == COLL__CONTROL_LISTEN && coll__endpoint_read(note + COLL__CONTROL_TEXT, &outer)
             && outer.count > 0;
-        if (is_asked || control.note == COLL__CONTROL_WELCOME) {
-            const coll_status status = coll__listen_as_other(tcp, pipe->fd, hosts, is_asked ? &outer : NULL);
+        if (is_request || control.note == COLL__CONTROL_WELCOME) {
+            const coll_status status = coll__listen_as_other(tcp, pipe->fd, hosts, is_request ? &outer : NULL);
             if (status < 0) return status;
             error = coll__endpoint_send(pipe, COLL__CONTROL_ENDPOINT, &tcp->endpoints[tcp->rank], deadline);
         }
@@ -33611,16 +33611,16 @@ enum {
     COLL__FLUSH_MS = 300                          /* time limit for the last messages of a leaving rank       */
 };
 
-/* Until when another rank may send the decision: rank 0 until `deadline`.  Without rank 0 the blamed rank may: it may have
+/* Until when another rank may send the decision: rank 0 until `deadline`.  Without rank 0 the suspect rank may: it may have
  * failed, and be about to send the reason. */
-static int64_t coll__wait_for_decision(coll__tcp *tcp, int blamed, int64_t began, int64_t deadline)
+static int64_t coll__wait_for_decision(coll__tcp *tcp, int suspect, int64_t began, int64_t deadline)
 {
     coll__heartbeat *p = &tcp->heartbeat;
 
     pthread_mutex_lock(&p->lock);
     const bool has_detector = tcp->rank != 0 && tcp->controls[0].pipe.fd >= 0 && !p->has_left[0];
-    const bool may_tell = coll__is_orphan(p) && p->has_thread && blamed > 0 && blamed != tcp->rank && !p->has_left[blamed]
-                       && !p->is_dead[blamed];
+    const bool may_tell = coll__is_orphan(p) && p->has_thread && suspect > 0 && suspect != tcp->rank && !p->has_left[suspect]
+                       && !p->is_dead[suspect];
     pthread_mutex_unlock(&p->lock);
     return has_detector ? deadline : may_tell ? began + COLL__FLUSH_MS * (int64_t)COLL__MS : began;
 }
@@ -33655,7 +33655,7 @@ static void coll__ask_for_decision(coll__tcp *tcp, const coll_failure *cause)
     coll__control_listen(tcp);
 }
 
-/* is_sentence: otherwise the name of the blamed rank precedes the text. */
+/* is_sentence: otherwise the name of the suspect rank precedes the text. */
 static void coll__tcp_settle(coll__tcp *tcp, const coll_failure *cause, bool is_sentence)
 {
     coll_failure own = { COLL_OK, -1, "" };
@@ -33821,7 +33821,7 @@ static bool coll__tcp_has_left(const void *context, int peer)
     const coll__stream *s = coll__stream_to(tcp, peer, COLL_CHANNEL_MESSAGES);
     const bool is_known = tcp->rank == 0 || tcp->presence[0] == COLL__PRESENT;
     if (s->state == COLL__STREAM_ENDED) return !is_known || tcp->presence[peer] != COLL__PRESENT;
-    return tcp->presence[peer] == COLL__GONE && s->state == COLL__STREAM_NONE;
+    return tcp->presence[peer] == COLL__LEFT && s->state == COLL__STREAM_NONE;
 }
 
 #endif /* COLL_TCP_FAIL_H */

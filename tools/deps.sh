@@ -122,7 +122,8 @@ install_wheel_tools() { # and setuptools as a file, for builds that pip isolates
 install_torch() {
     echo "deps: installing torch==$torch in build/torch-venv"
     rm -rf build/torch-venv && python3 -m venv build/torch-venv \
-        && build/torch-venv/bin/pip --disable-pip-version-check install -q "torch==$torch" 'setuptools>=77' numpy expecttest accelerate \
+        && build/torch-venv/bin/pip --disable-pip-version-check install -q "torch==$torch" 'setuptools>=77' numpy expecttest \
+               accelerate \
         || { rm -rf build/torch-venv; echo "deps: there is no torch==$torch to install: PyTorch is not tested"; }
 }
 install_rest() { # what needs no package of the system, or packages that are there now

@@ -26,7 +26,7 @@ void Group::look_at_root(const char *title, int64_t root) const
     TORCH_CHECK(root >= 0 && root < size_, title, " with rank ", root, " in a group of ", size_);
 }
 
-static void look_alike(const char *title, const at::Tensor &one, const at::Tensor &other)
+static void look_the_same(const char *title, const at::Tensor &one, const at::Tensor &other)
 {
     TORCH_CHECK(one.scalar_type() == other.scalar_type(), title, " of ", one.scalar_type(), " and ", other.scalar_type(),
                 "; its tensors have one type");
@@ -38,7 +38,7 @@ static void look_at_blocks(const char *title, const Tensors &blocks, const at::T
     TORCH_CHECK(blocks.size() == static_cast<size_t>(size), title, " takes a tensor for each of ", size, " ranks, and not ",
                 blocks.size());
     for (const at::Tensor &block : blocks) {
-        look_alike(title, block, one);
+        look_the_same(title, block, one);
         TORCH_CHECK(block.numel() == one.numel(), title, " of ", one.numel(), " and ", block.numel(),
                     " elements; its tensors are equally large");
     }
@@ -46,7 +46,7 @@ static void look_at_blocks(const char *title, const Tensors &blocks, const at::T
 
 static void look_at_whole(const char *title, const at::Tensor &whole, const at::Tensor &block, int size)
 {
-    look_alike(title, whole, block);
+    look_the_same(title, whole, block);
     TORCH_CHECK(whole.numel() == block.numel() * size, title, " of ", whole.numel(), " elements, which are not ", size,
                 " times the ", block.numel(), " of a rank");
 }
@@ -232,7 +232,7 @@ Begun Group::allgather_coalesced(Lists &outputs, Tensors &inputs, const c10d::Al
     for (const Tensors &list : outputs) {
         TORCH_CHECK(list.size() == inputs.size(), title, " of ", inputs.size(), " tensors into ", list.size());
         for (size_t i = 0; i < list.size(); i++) {
-            look_alike(title, list[i], inputs[i]);
+            look_the_same(title, list[i], inputs[i]);
             TORCH_CHECK(list[i].numel() == inputs[i].numel(), title, " of ", inputs[i].numel(), " elements into ",
                         list[i].numel());
         }
@@ -345,7 +345,7 @@ static std::vector<size_t> counts_of(const at::Tensor &tensor, const std::vector
 Begun Group::alltoall_base(at::Tensor &output, at::Tensor &input, std::vector<int64_t> &output_splits,
                            std::vector<int64_t> &input_splits, const c10d::AllToAllOptions &options)
 {
-    look_alike("coll:all_to_all", output, input);
+    look_the_same("coll:all_to_all", output, input);
     const Handle work = make(OpType::ALLTOALL_BASE, "coll:all_to_all", { input }, { { output } });
     const bool is_even = output_splits.empty() && input_splits.empty();
     work->send_counts = counts_of(input, input_splits, size_);
@@ -364,7 +364,7 @@ Begun Group::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOpt
     TORCH_CHECK(outputs.size() == static_cast<size_t>(size_) && inputs.size() == outputs.size(), title,
                 " takes a tensor for each of ", size_, " ranks, and not ", inputs.size(), " and ", outputs.size());
     for (const Tensors *list : { &inputs, &outputs })
-        for (const at::Tensor &one : *list) look_alike(title, one, inputs[0]);
+        for (const at::Tensor &one : *list) look_the_same(title, one, inputs[0]);
     const Handle work = make(OpType::ALLTOALL, title, inputs, { outputs });
     for (const at::Tensor &one : inputs) work->send_counts.push_back(count_of(one));
     for (const at::Tensor &one : outputs) work->recv_counts.push_back(count_of(one));

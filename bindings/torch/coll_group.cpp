@@ -161,7 +161,7 @@ bool Group::may_leave() const
            || Clock::now() > leave_by;
 }
 
-static const std::chrono::microseconds patience(50); /* before it sleeps: a short call is over by then */
+static const std::chrono::microseconds spin_time(50); /* before it sleeps: a short call is over by then */
 
 void Group::sleep()
 {
@@ -185,7 +185,7 @@ void Group::run()
             is_leaving = closing && queue.empty();
         }
         if (is_leaving && may_leave()) break;
-        if (has_begun || has_ended) busy_until = Clock::now() + patience;
+        if (has_begun || has_ended) busy_until = Clock::now() + spin_time;
         else if (!running.empty() && Clock::now() < busy_until) sched_yield();
         else sleep();
     }
@@ -375,7 +375,7 @@ void Group::monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_
 {
     const Milliseconds limit = options.timeout == c10d::kUnsetTimeout ? timeout() : options.timeout;
     const auto deadline = Clock::now() + limit;
-    const std::string round = "coll/monitored/" + std::to_string(monitored++) + "/", result = round + "verdict";
+    const std::string round = "coll/monitored/" + std::to_string(monitored++) + "/", result = round + "result";
     std::string missing;
     int count = 0;
 

@@ -25,20 +25,20 @@ static void look_at_version()
 }
 
 /* All groups, for the end of the interpreter: the objects of Python may be gone while torch keeps a group. */
-class Lent;
+class PyGroup;
 static std::mutex known_mutex;
-static std::set<Lent *> known;
+static std::set<PyGroup *> known;
 
 /* The last reference may be dropped by Python, whose lock the threads of the group may need to end. */
-class Lent : public Group {
+class PyGroup : public Group {
 public:
-    explicit Lent(const Settings &settings) : Group(settings)
+    explicit PyGroup(const Settings &settings) : Group(settings)
     {
         const std::lock_guard<std::mutex> lock(known_mutex);
         known.insert(this);
     }
 
-    ~Lent() override
+    ~PyGroup() override
     {
         std::optional<py::gil_scoped_release> free;
         if (Py_IsInitialized() && PyGILState_Check()) free.emplace();
@@ -52,7 +52,7 @@ public:
 protected:
     c10::intrusive_ptr<c10d::Backend> other(const Settings &settings) const override
     {
-        return c10::make_intrusive<Lent>(settings);
+        return c10::make_intrusive<PyGroup>(settings);
     }
 };
 
@@ -60,14 +60,14 @@ static void close_all(Milliseconds limit)
 {
     const std::lock_guard<std::mutex> lock(known_mutex);
 
-    for (Lent *const group : known) group->close();
-    for (Lent *const group : known) group->finish(limit), group->forget_hook();
+    for (PyGroup *const group : known) group->close();
+    for (PyGroup *const group : known) group->finish(limit), group->forget_hook();
 }
 
-static c10::intrusive_ptr<Lent> create(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, Milliseconds timeout,
+static c10::intrusive_ptr<PyGroup> create(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, Milliseconds timeout,
                                        const std::string &name, const std::string &host)
 {
-    return c10::make_intrusive<Lent>(Settings{ store, rank, size, timeout, name, host });
+    return c10::make_intrusive<PyGroup>(Settings{ store, rank, size, timeout, name, host });
 }
 
 static coll_type wire_of(const std::string &name)
@@ -77,7 +77,7 @@ static coll_type wire_of(const std::string &name)
     throw std::invalid_argument("there is no wire type \"" + name + "\"");
 }
 
-static Begun allreduce_wire(Lent &group, at::Tensor &tensor, const std::string &type, bool average, const py::object &residual,
+static Begun allreduce_wire(PyGroup &group, at::Tensor &tensor, const std::string &type, bool average, const py::object &residual,
                             unsigned flags, uint64_t seed)
 {
     Wire wire{ wire_of(type), flags, seed, at::Tensor() };
@@ -97,16 +97,16 @@ PYBIND11_MODULE(_c, module)
 
     look_at_version();
     py::module_::import("torch.distributed");
-    py::class_<Lent, c10d::Backend, c10::intrusive_ptr<Lent>>(module, "ProcessGroupColl",
+    py::class_<PyGroup, c10d::Backend, c10::intrusive_ptr<PyGroup>>(module, "ProcessGroupColl",
                                                               "A back end of torch.distributed over this library.")
         .def(py::init(&create), "store"_a, "rank"_a, "size"_a, "timeout"_a = Milliseconds(kBackendDefaultTimeout), "name"_a = "",
              "host"_a = "*", free)
         .def("allreduce_wire", &allreduce_wire, "tensor"_a, "wire"_a, "average"_a = false, "residual"_a = py::none(),
              "flags"_a = 0, "seed"_a = 0)
-        .def("get_error", &Lent::getError, free)
-        .def_property_readonly("options", &Lent::getBackendOptions)
-        .def("_end", &Lent::end_on_purpose, "why"_a, free)
-        .def("_close", &Lent::close, free);
+        .def("get_error", &PyGroup::getError, free)
+        .def_property_readonly("options", &PyGroup::getBackendOptions)
+        .def("_end", &PyGroup::end_on_purpose, "why"_a, free)
+        .def("_close", &PyGroup::close, free);
     module.def("close_all", &close_all, "limit"_a, free);
     module.attr("STOCHASTIC") = static_cast<int>(COLL_STOCHASTIC);
     module.attr("TORCH") = COLL_TORCH_MINOR;

@@ -51,7 +51,7 @@ typedef struct coll__consensus_place {
     bool     has_failed;                          /* a decision has left it out                               */
     bool     is_newcomer;                         /* it has no vote yet                                       */
     bool     owes_hold, owes_decision, owes_refusal, owes_ping;       /* what is to be said to it             */
-    bool     is_asked;                            /* proposer: it was sent the prepare of `base`              */
+    bool     is_prepared;                            /* proposer: it was sent the prepare of `base`              */
     uint64_t asked, holds;                        /* proposer: the last proposal sent to it; accepted by it   */
     uint64_t flags;                               /* proposer: told by it                                     */
     int64_t  silent_since;                        /* since when an answer is missing; 0: none is              */
@@ -185,7 +185,7 @@ static int64_t coll__consensus_timeout(const coll__consensus *c, int64_t since)
 
 /* ---- >>roles ---- */
 
-/* A round above all known promises: all are asked again. */
+/* A round above all known promises: prepare is sent to all again. */
 static void coll__consensus_raise(coll__consensus *c, uint64_t promised)
 {
     c->base = c->promised = ((promised >> 48) + 1) << 48 | (uint64_t)c->me << 32;
@@ -193,7 +193,7 @@ static void coll__consensus_raise(coll__consensus *c, uint64_t promised)
     for (int i = 0; i < c->count; i++) {
         coll__consensus_place *const p = &c->places[i];
         p->is_there = i == c->me;
-        p->is_asked = false;
+        p->is_prepared = false;
         p->asked = p->holds = 0;
     }
 }
@@ -277,7 +277,7 @@ static void coll__consensus_up(coll__consensus *c, int place)
     coll__consensus_place *const p = &c->places[place];
 
     p->is_up = true;
-    p->is_lost = p->is_there = p->is_asked = false;
+    p->is_lost = p->is_there = p->is_prepared = false;
     p->asked = p->holds = 0;
     p->silent_since = 0;
     if (c->role == COLL__CONSENSUS_FOLLOWS && place == c->proposer) p->owes_hold = true;
@@ -306,7 +306,7 @@ static void coll__consensus_heard(coll__consensus *c, coll__consensus_place *p, 
 {
     if (n->promised > c->base) coll__consensus_raise(c, n->promised);
     if (n->promised < c->base) {                  /* an answer to an earlier prepare, or to none              */
-        p->is_asked = false;
+        p->is_prepared = false;
         return;
     }
     p->holds = n->ballot;
@@ -373,7 +373,7 @@ static bool coll__consensus_note(coll__consensus *c, int place, const unsigned c
     return true;
 }
 
-/* A process asks to join, on a line that is up.  Moved: *to is the place of the member to ask; -1: the next world is asked. */
+/* A process asks to join, on a line that is up.  Moved: *to is the place of the member to ask; -1: ask the next world. */
 static COLL__UNUSED coll__join_answer coll__consensus_join(coll__consensus *c, uint64_t id, int line, int *to)
 {
     const bool is_over = coll__consensus_is_over(c);
@@ -477,7 +477,7 @@ static void coll__consensus_tick(coll__consensus *c, int64_t now)
     for (int i = 0; i < c->count; i++) {
         coll__consensus_place *const p = &c->places[i];
         if (p->silent_since && now > coll__consensus_timeout(c, p->silent_since)) {
-            p->is_there = p->is_asked = false;
+            p->is_there = p->is_prepared = false;
             p->is_late = true;
             p->silent_since = 0;
         }
@@ -514,8 +514,8 @@ static COLL__UNUSED bool coll__consensus_wants(const coll__consensus *c, int pla
 static coll__member_note_kind coll__consensus_demand(coll__consensus *c, coll__consensus_place *p)
 {
     if (c->role != COLL__CONSENSUS_PROPOSES || p->has_failed) return COLL__NOTE_NONE;
-    if (!p->is_asked) {
-        p->is_asked = true;
+    if (!p->is_prepared) {
+        p->is_prepared = true;
         return COLL__NOTE_PREPARE;
     }
     if (c->is_time && p->is_there && p->asked != c->ballot) {

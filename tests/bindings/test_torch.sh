@@ -37,7 +37,7 @@ ranks() { # expected ranks test...
     counted "$expected"
 }
 
-verdict() { # what: of the command before
+conclusion() { # what: of the command before
     if [ $? -eq 0 ]; then passed=$((passed + 1)); echo "ok - $1"
     else failed=$((failed + 1)); echo "FAILED - $1"; tail -n 20 "$dir/log"; fi
 }
@@ -72,18 +72,18 @@ for backend in "coll", "cpu:coll", "cpu:coll,cuda:gloo":
     distributed.all_reduce(x, distributed.ReduceOp.AVG)
     assert distributed.group.WORLD._get_backend(torch.device("cpu")).name() == "coll"
     distributed.destroy_process_group()' "$dir") > "$dir/log" 2>&1
-    verdict "found without an import: coll, cpu:coll, cpu:coll,cuda:gloo"
+    conclusion "found without an import: coll, cpu:coll, cpu:coll,cuda:gloo"
     timeout 100 "$python" -m coll_torch 3 > "$dir/log" 2>&1 && grep -q 'on 3 processes: as expected' "$dir/log"
-    verdict "python -m coll_torch"
+    conclusion "python -m coll_torch"
     PYTHONPATH="$PYTHONPATH:$PWD/bindings/python" timeout 100 "$python" -m coll.torch > "$dir/log" 2>&1 \
         && grep -q 'on 2 processes: as expected' "$dir/log"
-    verdict "python -m coll.torch"
+    conclusion "python -m coll.torch"
     (cd "$dir" && PYTHONPATH="$OLDPWD/build/torch" timeout 100 "$python" -c '
 import torch
 torch.__version__ = "2.99.1"
 from coll_torch import _c') > "$dir/log" 2>&1
     grep -q 'compiled for PyTorch 2.*and this is PyTorch 2.99.1' "$dir/log"
-    verdict "a module for another PyTorch says so"
+    conclusion "a module for another PyTorch says so"
 }
 
 test_faults() {
@@ -99,12 +99,12 @@ test_uses() {
 }
 
 conforms() { # ranks: every test of PyTorch's ends as conformance.txt says
-    BACKEND=coll WORLD_SIZE=$1 timeout 900 "$python" "$tests/conformance.py" > "$dir/verdicts" 2> "$dir/log"
+    BACKEND=coll WORLD_SIZE=$1 timeout 900 "$python" "$tests/conformance.py" > "$dir/conclusions" 2> "$dir/log"
     awk -v ranks="$1" '
         FILENAME == ARGV[1] { if (/^[^#]/) wanted[$1] = $(2 * ranks - 1); next }
         $2 in wanted { count++; if ($1 == wanted[$2]) right++; else print "FAILED - " $2 ": " $1 ", and not " wanted[$2] }
         END { for (name in wanted) all++; print right + 0, all - right }' "$tests/conformance.txt" \
-        "$dir/verdicts" > "$dir/sum"
+        "$dir/conclusions" > "$dir/sum"
     grep FAILED "$dir/sum" && tail -n 100 "$dir/log"
     passed=$((passed + $(awk 'END { print $1 }' "$dir/sum"))) failed=$((failed + $(awk 'END { print $2 }' "$dir/sum")))
 }

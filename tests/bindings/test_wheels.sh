@@ -1,6 +1,6 @@
 #!/bin/sh
 # test_wheels.sh - the Python packages as a user installs them: from wheels, without a compiler; from the sdist and from the
-# checkout, with one.  No index is asked.
+# checkout, with one.  No index is used.
 #   usage: sh tests/bindings/test_wheels.sh
 #
 # The tools, and setuptools for builds in isolation, are in build/wheel-venv and build/wheelhouse: sh tools/deps.sh rest.

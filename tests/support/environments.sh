@@ -12,7 +12,7 @@ version=$(number MAJOR).$(number MINOR).$(number PATCH)
 environment() { # NAME
     "$tools/python" -m venv --without-pip "$dir/$1" && mkdir -p "$dir/$1/home"
 }
-into() { # NAME pip's arguments...: no index is asked
+into() { # NAME pip's arguments...: no index is used
     to=$dir/$1; shift
     PIP_NO_CACHE_DIR=1 "$tools/python" -m pip --python "$to/bin/python" install -q --no-index "$@"
 }

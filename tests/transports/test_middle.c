@@ -264,7 +264,7 @@ static void refusal_case(const void *arg)
         const bool is_refusal = s->man.does == MAN_REFUSES && s->man.status != COLL_ERR_TIMEOUT;
         const bool is_chance = s->man.does == MAN_REFUSES && !is_refusal;     /* text of a rank with start_timeout_ms 0 */
         const coll_status due = is_refusal || (s->is_data && !is_chance) ? COLL_ERR_DENIED : COLL_ERR_TIMEOUT;
-        const bool is_said = strstr(victim->sentence, "who has not proved the key says: " ITS_TEXT);
+        const bool is_said = strstr(victim->sentence, "an unauthenticated peer says: " ITS_TEXT);
         CHECK(victim->status == due, "%s: rank %d has %d, \"%s\"", case_name, victim->config.rank, (int)victim->status,
               victim->sentence);
         CHECK(is_said || !is_refusal, "%s: \"%s\"", case_name, victim->sentence);

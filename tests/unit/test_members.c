@@ -465,7 +465,7 @@ static void called(int i, int k)
 
 /* ---- >>joining ---- */
 
-/* A process that wants to join asks: one member after the other, or the one that it was told. */
+/* A process that wants to join asks: one member after the other, or the one that it got. */
 static void ask(int i)
 {
     member *m = &w.m[i];
@@ -479,7 +479,7 @@ static void ask(int i)
     push(w.now + 20000 + below(300000), ASK, i, i);
 }
 
-/* A request has come: the worlds of the member are asked in turn. */
+/* A request has come: the worlds of the member answer in turn. */
 static void join(int i, int from)
 {
     member *m = &w.m[i];

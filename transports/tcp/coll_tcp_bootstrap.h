@@ -353,10 +353,10 @@ static coll_status coll__await_table(coll__tcp *tcp, const char *where, const ch
     int error = 0;
 
     for (;;) {
-        const bool is_asked = control.note == COLL__CONTROL_LISTEN && coll__endpoint_read(note + COLL__CONTROL_TEXT, &outer)
+        const bool is_request = control.note == COLL__CONTROL_LISTEN && coll__endpoint_read(note + COLL__CONTROL_TEXT, &outer)
             && outer.count > 0;
-        if (is_asked || control.note == COLL__CONTROL_WELCOME) {
-            const coll_status status = coll__listen_as_other(tcp, pipe->fd, hosts, is_asked ? &outer : NULL);
+        if (is_request || control.note == COLL__CONTROL_WELCOME) {
+            const coll_status status = coll__listen_as_other(tcp, pipe->fd, hosts, is_request ? &outer : NULL);
             if (status < 0) return status;
             error = coll__endpoint_send(pipe, COLL__CONTROL_ENDPOINT, &tcp->endpoints[tcp->rank], deadline);
         }

@@ -186,7 +186,7 @@ static coll_status coll__settle_left_out(const coll_config *of)
     const coll_tcp *c = &of->tcp;
 
     if (!COLL__HAS_NETWORKS && (c->network || c->ports || !strncmp(of->address, "file:", 5)))
-        return coll__start_failed(COLL_ERR_UNSUPPORTED, "network, ports, or rank 0 in a file is asked for, but this program was "
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "network, ports, or rank 0 in a file is set, but this program was "
                                   "compiled with COLL_NO_NETWORKS");
     if (c->share_memory > 0 && !COLL__HAS_SHM)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "share_memory is on, but this program was compiled with COLL_NO_SHM");

@@ -171,7 +171,7 @@ static void coll__events(coll__tcp *tcp)
     if (!had_byes) return;
     const bool is_empty = coll__accept_event(tcp, -1);          /* data that a rank sent before it left may be pending  */
     for (int r = 0; r < tcp->size && is_empty; r++)
-        if (tcp->presence[r] == COLL__SAID_BYE) tcp->presence[r] = COLL__GONE;
+        if (tcp->presence[r] == COLL__SAID_BYE) tcp->presence[r] = COLL__LEFT;
 }
 
 #endif /* COLL_TCP_CONTROL_H */

@@ -12,16 +12,16 @@ enum {
     COLL__FLUSH_MS = 300                          /* time limit for the last messages of a leaving rank       */
 };
 
-/* Until when another rank may send the decision: rank 0 until `deadline`.  Without rank 0 the blamed rank may: it may have
+/* Until when another rank may send the decision: rank 0 until `deadline`.  Without rank 0 the suspect rank may: it may have
  * failed, and be about to send the reason. */
-static int64_t coll__wait_for_decision(coll__tcp *tcp, int blamed, int64_t began, int64_t deadline)
+static int64_t coll__wait_for_decision(coll__tcp *tcp, int suspect, int64_t began, int64_t deadline)
 {
     coll__heartbeat *p = &tcp->heartbeat;
 
     pthread_mutex_lock(&p->lock);
     const bool has_detector = tcp->rank != 0 && tcp->controls[0].pipe.fd >= 0 && !p->has_left[0];
-    const bool may_tell = coll__is_orphan(p) && p->has_thread && blamed > 0 && blamed != tcp->rank && !p->has_left[blamed]
-                       && !p->is_dead[blamed];
+    const bool may_tell = coll__is_orphan(p) && p->has_thread && suspect > 0 && suspect != tcp->rank && !p->has_left[suspect]
+                       && !p->is_dead[suspect];
     pthread_mutex_unlock(&p->lock);
     return has_detector ? deadline : may_tell ? began + COLL__FLUSH_MS * (int64_t)COLL__MS : began;
 }
@@ -56,7 +56,7 @@ static void coll__ask_for_decision(coll__tcp *tcp, const coll_failure *cause)
     coll__control_listen(tcp);
 }
 
-/* is_sentence: otherwise the name of the blamed rank precedes the text. */
+/* is_sentence: otherwise the name of the suspect rank precedes the text. */
 static void coll__tcp_settle(coll__tcp *tcp, const coll_failure *cause, bool is_sentence)
 {
     coll_failure own = { COLL_OK, -1, "" };
@@ -222,7 +222,7 @@ static bool coll__tcp_has_left(const void *context, int peer)
     const coll__stream *s = coll__stream_to(tcp, peer, COLL_CHANNEL_MESSAGES);
     const bool is_known = tcp->rank == 0 || tcp->presence[0] == COLL__PRESENT;
     if (s->state == COLL__STREAM_ENDED) return !is_known || tcp->presence[peer] != COLL__PRESENT;
-    return tcp->presence[peer] == COLL__GONE && s->state == COLL__STREAM_NONE;
+    return tcp->presence[peer] == COLL__LEFT && s->state == COLL__STREAM_NONE;
 }
 
 #endif /* COLL_TCP_FAIL_H */

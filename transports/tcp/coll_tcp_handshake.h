@@ -357,7 +357,7 @@ static coll_status coll__handshake_refused(coll__handshake *g, const coll__ident
         return coll__handshake_failed(g, control.what.status, "%s", text);
     }
     g->is_unauthenticated = control.what.status != COLL_ERR_PEER && control.what.status != COLL_ERR_TIMEOUT;
-    return coll__handshake_failed(g, COLL_ERR_PEER, "somebody who has not proved the key says: %.191s", text);
+    return coll__handshake_failed(g, COLL_ERR_PEER, "an unauthenticated peer says: %.191s", text);
 }
 
 static coll_status coll__handshake_check_auth(coll__handshake *g, const coll__identity *us)
@@ -451,7 +451,7 @@ static coll_status coll__handshake_take_step(coll__handshake *g, const coll__ide
     case COLL__HANDSHAKE_TLS:
         status = coll__tls_advance(&g->pipe, &g->want);
         if (status < 0)
-            return coll__handshake_failed(g, status, "TLS could not begin: somebody has changed its bytes on the way, "
+            return coll__handshake_failed(g, status, "TLS could not begin: its bytes were changed on the way, "
                                                      "or speaks in its place");
         return status == COLL_OK ? coll__handshake_next(g, COLL__HANDSHAKE_OVER) : status;
     }

@@ -283,11 +283,11 @@ static int coll__first_silent(coll__heartbeat *p, int64_t now)
 }
 
 /* "the link between rank 0 (...) and rank 3 (...) is silent: no answer for 5 s" */
-static void coll__failed_link(const coll__heartbeat *p, coll_failure *failure, int blamed, int a, int b, const char *rest)
+static void coll__failed_link(const coll__heartbeat *p, coll_failure *failure, int suspect, int a, int b, const char *rest)
 {
     char one[COLL__ADDRESS_TEXT + COLL__NAME_LENGTH + 40], two[COLL__ADDRESS_TEXT + COLL__NAME_LENGTH + 40];
 
-    coll__set_failure(failure, COLL_ERR_PEER, blamed, "the link between %s and %s is silent: no answer for %.3g s%s",
+    coll__set_failure(failure, COLL_ERR_PEER, suspect, "the link between %s and %s is silent: no answer for %.3g s%s",
                       coll__heartbeat_who(p, a < b ? a : b, one, sizeof one),
                           coll__heartbeat_who(p, a < b ? b : a, two, sizeof two),
                       p->liveness_ms * 1e-3, rest);
@@ -387,7 +387,7 @@ static void coll__line_closed(coll__heartbeat *p, int index, int error)
     if (!line->is_met && !p->has_left[index % p->size] && (p->rank == 0 || index == 0)) coll__heartbeat_missed(p, index);
     if (!line->is_met || index >= p->size || p->has_left[index]) return;
     coll__heartbeat_dies(p, index);
-    coll__heartbeat_failed(p, coll__ending_status(error), index, coll__gone_text(error, p->rank, index, what, sizeof what));
+    coll__heartbeat_failed(p, coll__ending_status(error), index, coll__lost_text(error, p->rank, index, what, sizeof what));
 }
 
 /* Rank 0 compares the call in which a rank waits, and its previous call, with the reports of the others.  A previous call

@@ -196,7 +196,7 @@ static void coll__uring_completed(coll__io *io, const struct io_uring_cqe *cqe)
     coll__connection *e = (coll__connection *)(tag & ~(uintptr_t)COLL__RING_MASK);
     const size_t moved = cqe->res > 0 ? (size_t)cqe->res : 0;
 
-    COLL__ASSERT(io->posted > 0, "io_uring has done something (%d), and nothing was asked of it", cqe->res);
+    COLL__ASSERT(io->posted > 0, "io_uring has done something (%d), without a request", cqe->res);
     io->posted--;
     if (kind == COLL__RING_EVENTS && !e) io->is_events_posted = false;
     if (kind == COLL__RING_CANCEL || !e) return;

@@ -119,7 +119,7 @@ static void coll__launch_one_host(coll__bootstrap *out, const coll__launched *l)
              && (process = coll__process_behind(fd)) > 0) coll__print(job, sizeof job, "%d", process);
     if (!*job || !coll__private_directory(directory, sizeof directory)) return;
     coll__print(out->job, sizeof out->job, "%s %s", l->by->name, job);
-    coll__print(out->address, sizeof out->address, "file:%s/meeting-%08x", directory, coll__text_hash(out->job, 0));
+    coll__print(out->address, sizeof out->address, "file:%s/job-%08x", directory, coll__text_hash(out->job, 0));
     out->is_on_one_host = true;
 }
 

@@ -97,7 +97,7 @@ static void coll__probe_answered(coll__heartbeat *p, int rank, bool is_refused, 
     line->refusals = is_refused ? line->refusals + 1 : 0;
     if (line->refusals == 1) line->refused_at = now;
     if (is_refused && line->refusals >= p->endpoints[rank].count && now - line->refused_at > coll__liveness(p))
-        coll__heartbeat_failed(p, COLL_ERR_PEER, rank, "is gone: nobody listens any more where it did");
+        coll__heartbeat_failed(p, COLL_ERR_PEER, rank, "is gone: its address refuses connections");
 }
 
 static void coll__probe_call(coll__heartbeat *p, int rank, int64_t now)

@@ -1,7 +1,7 @@
 /* coll_tcp_shm_segment.h - a rank's segment (coll_segment.h), which the other ranks of its host may map.
  *
  *     head                identity, and the handshake for the shared-memory domain (coll_hybrid_domain.h)
- *     hub                 in the segment of the host's first rank: the domain of all ranks of the host
+ *     domain              in the segment of the host's first rank: shared by all ranks of the host
  *     staging             copies of what other ranks read (coll_shm_staging.h)
  *
  * Pages are allocated on first use.  The endpoint of a rank contains the descriptor by which others open the segment.  With

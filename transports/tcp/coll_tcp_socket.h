@@ -248,7 +248,7 @@ static const char *coll__ending_text(int error)
 }
 
 /* Text about a peer whose connection ended.  If it only stopped answering, the link may have failed. */
-static const char *coll__gone_text(int error, int rank, int peer, char *text, size_t room)
+static const char *coll__lost_text(int error, int rank, int peer, char *text, size_t room)
 {
     if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH)
         coll__print(text, room, "gives no answer (%s): its host is gone, or the link between rank %d and rank %d",

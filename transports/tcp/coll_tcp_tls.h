@@ -4,7 +4,7 @@
  * an external pre-shared key, with a fresh Diffie-Hellman exchange: recorded traffic stays unreadable if the key leaks.  The
  * hellos, hence the secret, contain both ranks, the world id and the purpose.  TLS begins after both ends have proved the key.
  * A host on the path could relay that handshake and then speak TLS itself.  So a TLS handshake must have used the secret:
- * OpenSSL would otherwise also take a certificate, by default from anyone.
+ * OpenSSL would otherwise also take a certificate, by default from any peer.
  *
  * OpenSSL reads and writes memory buffers, never the socket, so there is no SIGPIPE.  No close_notify is sent: control
  * messages announce an orderly leave.  OpenSSL has global state and an exit handler, so it is absent without

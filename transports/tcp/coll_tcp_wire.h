@@ -105,7 +105,7 @@ typedef enum coll__control_note {
     COLL__CONTROL_WELCOME = 1,                    /* hello accepted; the table follows once it is complete    */
     COLL__CONTROL_TABLE,                          /* the endpoints of all ranks follow; text: rank 0's tuning */
     COLL__CONTROL_REFUSE,                         /* refused, or the start failed: status, text               */
-    COLL__CONTROL_FAIL,                           /* the job has failed: status, blamed rank, text            */
+    COLL__CONTROL_FAIL,                           /* the job has failed: status, suspect rank, text            */
     COLL__CONTROL_BYE,                            /* `rank` has left in order                                 */
     COLL__CONTROL_WAITING,                        /* the rank waits: heads of this call and of the previous one */
     COLL__CONTROL_ENDPOINT,                       /* to rank 0: this rank's endpoint                          */

@@ -21,7 +21,7 @@ enum {
  * communicator lists, bytes received, and the heartbeat number and time since when it is unchanged. */
 typedef struct coll__known { int home; uint32_t turn, own_version, beat; uint64_t received; int64_t since; } coll__known;
 
-typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__presence;
+typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__LEFT } coll__presence;
 
 /* What this rank keeps of one agreement (coll_tcp_consensus.h).  It lives as long as the job: the program may repeat a failed
  * coll_shrink on any communicator with the same ranks. */
@@ -177,7 +177,7 @@ static void coll__past_told(const coll__past *past, coll__pipe *pipe)
 
 /* ---- >>errors: recorded here, settled in coll_tcp_fail.h ---- */
 
-/* Blame a peer; its name precedes the text. */
+/* Suspect a peer; its name precedes the text. */
 static void coll__suspect(coll__tcp *tcp, int peer, const char *what)
 {
     const char *left = "has left the communicator, and another rank still waits for it";
@@ -203,7 +203,7 @@ static void coll__stream_broken(coll__tcp *tcp, coll__stream *s, int error)
     if (is_changed)
         coll__set_failure(&tcp->suspicion, COLL_ERR_PROTOCOL, s->peer, "cannot be understood: %s", coll__ending_text(error));
     if (!coll__has_active_transfer(s) && !(s->in.first && s->in.first->moved > 0)) return;
-    coll__suspect(tcp, s->peer, coll__gone_text(error, tcp->rank, s->peer, what, sizeof what));
+    coll__suspect(tcp, s->peer, coll__lost_text(error, tcp->rank, s->peer, what, sizeof what));
 }
 
 /* An unexpected head arrived.  The receive reports that; but if this rank also has to send, report it here. */
@@ -217,7 +217,7 @@ static void coll__stream_astray(coll__tcp *tcp, const coll__stream *s)
 /* Can the stream no longer carry its transfers?  It is closed, or the peer left before it was opened. */
 static bool coll__cannot_succeed(const coll__tcp *tcp, const coll__stream *s)
 {
-    const bool never_came = s->state == COLL__STREAM_NONE && tcp->presence[s->peer] == COLL__GONE;
+    const bool never_came = s->state == COLL__STREAM_NONE && tcp->presence[s->peer] == COLL__LEFT;
     return (never_came || s->state == COLL__STREAM_ENDED) && coll__has_active_transfer(s);
 }
 

@@ -44,9 +44,9 @@ def table(numbers):
         said = subprocess.run([sys.executable, os.path.abspath(__file__)], stdout=subprocess.PIPE, text=True,
                               env={**os.environ, "BACKEND": backend, "WORLD_SIZE": ranks}).stdout
         for line in said.splitlines():
-            verdict, _, name = line.partition(" ")
+            conclusion, _, name = line.partition(" ")
             if name.startswith("test_"):
-                rows.setdefault(name, {})[ranks, backend] = verdict
+                rows.setdefault(name, {})[ranks, backend] = conclusion
     width = max(map(len, rows)) + 1
     print(f"# PyTorch {torch.__version__}: torch/testing/_internal/distributed/distributed_test.py by conformance.py --table")
     print("# test, and on how many ranks".ljust(width), *(f"{backend} {ranks}".ljust(8) for ranks, backend in columns))
@@ -99,9 +99,9 @@ class Told(unittest.TextTestResult):
     """A line for each test."""
     sums = {"ok": 0, "FAILED": 0, "skipped": 0}
 
-    def tell(self, verdict, test):
-        self.sums[verdict] += 1
-        print(verdict, test._testMethodName, flush=True)
+    def tell(self, conclusion, test):
+        self.sums[conclusion] += 1
+        print(conclusion, test._testMethodName, flush=True)
 
     def addSuccess(self, test):
         super().addSuccess(test)
