@@ -11513,15 +11513,6 @@ static inline bool coll__places_are_enough(const unsigned char *set, int count)
     return coll__is_enough(coll__places_in(set, count), coll__place_in(set, 0), count);
 }
 
-/* Are the marked ranks a quorum? */
-static COLL__UNUSED bool coll__is_quorum(const unsigned char *is_there, int count)
-{
-    int there = 0;
-
-    for (int i = 0; i < count; i++) there += is_there[i] != 0;
-    return coll__is_enough(there, is_there[0], count);
-}
-
 /* ---- >>the outcome ---- */
 
 /* The ranks that go on: those of the places in `set`, which contains `me`. */
