@@ -8205,14 +8205,14 @@ struct coll__leaves {
 };
 
 /* Bytes of the lists of a tree. */
-static size_t coll__leaves_bytes(int64_t nodes, int size)
+static inline size_t coll__leaves_bytes(int64_t nodes, int size)
 {
     return (size_t)nodes * (sizeof(coll__leaf_node) + sizeof(coll__leaf_term) + 2 * sizeof(int))
          + (size_t)(size + 1) * sizeof(int);
 }
 
 /* Append the nodes of the next rank. */
-static void coll__leaves_add(coll__leaves *t, int rank, int64_t at, int64_t leaves)
+static inline void coll__leaves_add(coll__leaves *t, int rank, int64_t at, int64_t leaves)
 {
     for (int vector = 0, level; leaves > 0; vector++, at += INT64_C(1) << level, leaves -= INT64_C(1) << level) {
         level = t->are_sums ? coll__leaf_level(at, at + leaves) : 0;
@@ -8249,7 +8249,7 @@ static int64_t coll__leaves_cut(coll__leaves *t, int level, int from, int to, in
 }
 
 /* Cut the tree into terms, as rank `me` of `size` sees them. */
-static void coll__leaves_settle(coll__leaves *t, int me, int size)
+static inline void coll__leaves_settle(coll__leaves *t, int me, int size)
 {
     int rank = 0, level = 0;
 
@@ -8270,7 +8270,7 @@ static void coll__leaves_settle(coll__leaves *t, int me, int size)
 }
 
 /* Is it the tree over the ranks?  Then each has one node, and node i is number i, as far as it tells which sums are complete. */
-static bool coll__leaves_are_ranks(const coll__leaves *t, int size)
+static inline bool coll__leaves_are_ranks(const coll__leaves *t, int size)
 {
     for (int i = 0; i < t->nodes; i++) {
         const int number = i < t->nodes - 1 ? t->node_number[i] : i;
@@ -8286,7 +8286,7 @@ static coll__span coll__leaf_blocks(const coll__round *now, int vector, int firs
 }
 
 /* The round in which nodes are moved to homes, and added there. */
-static void coll__leaves_gather(coll__round *now)
+static inline void coll__leaves_gather(coll__round *now)
 {
     const coll__leaves *const t = now->leaves;
 
@@ -8308,7 +8308,7 @@ static void coll__leaves_gather(coll__round *now)
 }
 
 /* The numbers of the sources of a fold: of the terms; or of the nodes of a sum that rank `me` makes as a home. */
-static const int *coll__leaf_numbers(const coll__leaves *t, int me, bool is_result, size_t slot)
+static inline const int *coll__leaf_numbers(const coll__leaves *t, int me, bool is_result, size_t slot)
 {
     int k = t->first_term[me];
 
@@ -11571,7 +11571,7 @@ typedef struct coll__member_note {
     coll__decision decision;                      /* its members are in the bytes that were read              */
 } coll__member_note;
 
-enum { COLL__NOTE_HEAD = 40 };
+enum { COLL__NOTE_HEAD = 40, COLL__NOTE_NEWCOMERS = 2 };  /* the second: where the head has their number, in 16 bits */
 
 /* The longest note of a world of `count` members. */
 static inline size_t coll__member_note_most(int count)
@@ -11618,6 +11618,16 @@ static inline bool coll__member_note_has_decision(coll__member_note_kind kind, u
     return kind == COLL__NOTE_PROPOSE || kind == COLL__NOTE_DECIDED || (kind == COLL__NOTE_HOLD && ballot > 0);
 }
 
+/* The length of a note with this head; 0: it is not valid. */
+static size_t coll__member_note_length(const unsigned char *head, int count)
+{
+    const bool has_decision = coll__member_note_has_decision((coll__member_note_kind)head[0], coll__get64(head + 8));
+    const size_t newcomers = coll__get16(head + COLL__NOTE_NEWCOMERS);
+
+    if (newcomers > 0 && (!has_decision || head[1] != COLL__DECIDES_GO_ON || newcomers > COLL__NEWCOMERS_MOST)) return 0;
+    return COLL__NOTE_HEAD + (has_decision ? coll__places_length(count) + newcomers * COLL__ID_LENGTH : 0);
+}
+
 /* Writes a note; returns its length. */
 static size_t coll__member_note_write(unsigned char *to, const coll__member_note *n, int count)
 {
@@ -11626,6 +11636,7 @@ static size_t coll__member_note_write(unsigned char *to, const coll__member_note
     memset(to, 0, COLL__NOTE_HEAD);
     to[0] = (unsigned char)n->kind;
     to[1] = has_decision ? (unsigned char)n->decision.kind : 0;
+    coll__put16(to + COLL__NOTE_NEWCOMERS, has_decision ? (uint32_t)n->decision.newcomers : 0);
     coll__put32(to + 4, n->slot);
     coll__put64(to + 8, n->ballot);
     coll__put64(to + 16, n->promised);
@@ -11639,21 +11650,19 @@ static size_t coll__member_note_write(unsigned char *to, const coll__member_note
 /* Reads a note of `length` bytes, which must stay while it is used.  Returns false: it is not valid in this world. */
 static bool coll__member_note_read(coll__member_note *n, const unsigned char *from, size_t length, int count)
 {
-    if (length < COLL__NOTE_HEAD || from[0] == COLL__NOTE_NONE || from[0] >= COLL__NOTE_LIMIT || from[2] || from[3]) return false;
+    if (length < COLL__NOTE_HEAD || from[0] == COLL__NOTE_NONE || from[0] >= COLL__NOTE_LIMIT) return false;
+    if (length != coll__member_note_length(from, count)) return false;
     n->kind = (coll__member_note_kind)from[0];
     n->slot = coll__get32(from + 4);
     n->ballot = coll__get64(from + 8);
     n->promised = coll__get64(from + 16);
     n->flags = coll__get64(from + 32);
     n->decision = (coll__decision){ (coll__decision_kind)from[1], coll__get64(from + 24), NULL, 0 };
-    if (!coll__member_note_has_decision(n->kind, n->ballot)) return from[1] == 0 && length == COLL__NOTE_HEAD;
-    const size_t least = COLL__NOTE_HEAD + coll__places_length(count), ids = length < least ? 0 : length - least;
+    if (!coll__member_note_has_decision(n->kind, n->ballot)) return from[1] == 0;
     const int spare = (int)(8 * coll__places_length(count)) - count;
     if (from[1] == COLL__DECIDES_NOTHING || from[1] >= COLL__DECIDES_LIMIT) return false;
-    if (length < least || length > coll__member_note_most(count) || ids % COLL__ID_LENGTH) return false;
-    if (ids > 0 && from[1] != COLL__DECIDES_GO_ON) return false;
     n->decision.members = (unsigned char *)(uintptr_t)from + COLL__NOTE_HEAD;
-    n->decision.newcomers = (int)(ids / COLL__ID_LENGTH);
+    n->decision.newcomers = (int)coll__get16(from + COLL__NOTE_NEWCOMERS);
     return n->decision.members[coll__places_length(count) - 1] >> (8 - spare) == 0;
 }
 
@@ -33968,8 +33977,8 @@ static coll_status coll__member_note_next(coll__agreement *h, coll__member_line 
     if (!error) {
         const unsigned char *const head = line->in + COLL__CONTROL_TEXT;
         if (!coll__control_read(line->in, h->count, &control) || control.note != COLL__CONTROL_MEMBERS) return COLL_ERR_PEER;
-        const bool has_decision = coll__member_note_has_decision((coll__member_note_kind)head[0], coll__get64(head + 8));
-        *length = has_decision ? coll__member_note_most(h->count) : COLL__NOTE_HEAD;
+        *length = coll__member_note_length(head, h->count);
+        if (*length == 0) return COLL_ERR_PEER;
         error = coll__pipe_fill(&line->pipe, line->in, &line->received, coll__note_messages(*length));
     }
     if (error) return error == EAGAIN ? COLL_PENDING : COLL_ERR_PEER;
@@ -36785,8 +36794,9 @@ static bool coll__sim_event_add(coll__sim_agreement *a, coll__sim_kind kind, dou
     const size_t before = a->world->event_count;
 
     coll__sim_push(a->world, kind, time, what, generation);
-    if (a->world->event_count == before) a->has_memory = false;
-    return a->has_memory;
+    if (a->world->event_count != before) return true;
+    a->has_memory = false;
+    return false;
 }
 
 /* How long a note is on its way: always the same, so that notes to a member keep their order. */

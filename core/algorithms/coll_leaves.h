@@ -62,14 +62,14 @@ struct coll__leaves {
 };
 
 /* Bytes of the lists of a tree. */
-static size_t coll__leaves_bytes(int64_t nodes, int size)
+static inline size_t coll__leaves_bytes(int64_t nodes, int size)
 {
     return (size_t)nodes * (sizeof(coll__leaf_node) + sizeof(coll__leaf_term) + 2 * sizeof(int))
          + (size_t)(size + 1) * sizeof(int);
 }
 
 /* Append the nodes of the next rank. */
-static void coll__leaves_add(coll__leaves *t, int rank, int64_t at, int64_t leaves)
+static inline void coll__leaves_add(coll__leaves *t, int rank, int64_t at, int64_t leaves)
 {
     for (int vector = 0, level; leaves > 0; vector++, at += INT64_C(1) << level, leaves -= INT64_C(1) << level) {
         level = t->are_sums ? coll__leaf_level(at, at + leaves) : 0;
@@ -106,7 +106,7 @@ static int64_t coll__leaves_cut(coll__leaves *t, int level, int from, int to, in
 }
 
 /* Cut the tree into terms, as rank `me` of `size` sees them. */
-static void coll__leaves_settle(coll__leaves *t, int me, int size)
+static inline void coll__leaves_settle(coll__leaves *t, int me, int size)
 {
     int rank = 0, level = 0;
 
@@ -127,7 +127,7 @@ static void coll__leaves_settle(coll__leaves *t, int me, int size)
 }
 
 /* Is it the tree over the ranks?  Then each has one node, and node i is number i, as far as it tells which sums are complete. */
-static bool coll__leaves_are_ranks(const coll__leaves *t, int size)
+static inline bool coll__leaves_are_ranks(const coll__leaves *t, int size)
 {
     for (int i = 0; i < t->nodes; i++) {
         const int number = i < t->nodes - 1 ? t->node_number[i] : i;
@@ -143,7 +143,7 @@ static coll__span coll__leaf_blocks(const coll__round *now, int vector, int firs
 }
 
 /* The round in which nodes are moved to homes, and added there. */
-static void coll__leaves_gather(coll__round *now)
+static inline void coll__leaves_gather(coll__round *now)
 {
     const coll__leaves *const t = now->leaves;
 
@@ -165,7 +165,7 @@ static void coll__leaves_gather(coll__round *now)
 }
 
 /* The numbers of the sources of a fold: of the terms; or of the nodes of a sum that rank `me` makes as a home. */
-static const int *coll__leaf_numbers(const coll__leaves *t, int me, bool is_result, size_t slot)
+static inline const int *coll__leaf_numbers(const coll__leaves *t, int me, bool is_result, size_t slot)
 {
     int k = t->first_term[me];
 

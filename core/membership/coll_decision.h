@@ -117,7 +117,7 @@ typedef struct coll__member_note {
     coll__decision decision;                      /* its members are in the bytes that were read              */
 } coll__member_note;
 
-enum { COLL__NOTE_HEAD = 40 };
+enum { COLL__NOTE_HEAD = 40, COLL__NOTE_NEWCOMERS = 2 };  /* the second: where the head has their number, in 16 bits */
 
 /* The longest note of a world of `count` members. */
 static inline size_t coll__member_note_most(int count)
@@ -164,6 +164,16 @@ static inline bool coll__member_note_has_decision(coll__member_note_kind kind, u
     return kind == COLL__NOTE_PROPOSE || kind == COLL__NOTE_DECIDED || (kind == COLL__NOTE_HOLD && ballot > 0);
 }
 
+/* The length of a note with this head; 0: it is not valid. */
+static size_t coll__member_note_length(const unsigned char *head, int count)
+{
+    const bool has_decision = coll__member_note_has_decision((coll__member_note_kind)head[0], coll__get64(head + 8));
+    const size_t newcomers = coll__get16(head + COLL__NOTE_NEWCOMERS);
+
+    if (newcomers > 0 && (!has_decision || head[1] != COLL__DECIDES_GO_ON || newcomers > COLL__NEWCOMERS_MOST)) return 0;
+    return COLL__NOTE_HEAD + (has_decision ? coll__places_length(count) + newcomers * COLL__ID_LENGTH : 0);
+}
+
 /* Writes a note; returns its length. */
 static size_t coll__member_note_write(unsigned char *to, const coll__member_note *n, int count)
 {
@@ -172,6 +182,7 @@ static size_t coll__member_note_write(unsigned char *to, const coll__member_note
     memset(to, 0, COLL__NOTE_HEAD);
     to[0] = (unsigned char)n->kind;
     to[1] = has_decision ? (unsigned char)n->decision.kind : 0;
+    coll__put16(to + COLL__NOTE_NEWCOMERS, has_decision ? (uint32_t)n->decision.newcomers : 0);
     coll__put32(to + 4, n->slot);
     coll__put64(to + 8, n->ballot);
     coll__put64(to + 16, n->promised);
@@ -185,21 +196,19 @@ static size_t coll__member_note_write(unsigned char *to, const coll__member_note
 /* Reads a note of `length` bytes, which must stay while it is used.  Returns false: it is not valid in this world. */
 static bool coll__member_note_read(coll__member_note *n, const unsigned char *from, size_t length, int count)
 {
-    if (length < COLL__NOTE_HEAD || from[0] == COLL__NOTE_NONE || from[0] >= COLL__NOTE_LIMIT || from[2] || from[3]) return false;
+    if (length < COLL__NOTE_HEAD || from[0] == COLL__NOTE_NONE || from[0] >= COLL__NOTE_LIMIT) return false;
+    if (length != coll__member_note_length(from, count)) return false;
     n->kind = (coll__member_note_kind)from[0];
     n->slot = coll__get32(from + 4);
     n->ballot = coll__get64(from + 8);
     n->promised = coll__get64(from + 16);
     n->flags = coll__get64(from + 32);
     n->decision = (coll__decision){ (coll__decision_kind)from[1], coll__get64(from + 24), NULL, 0 };
-    if (!coll__member_note_has_decision(n->kind, n->ballot)) return from[1] == 0 && length == COLL__NOTE_HEAD;
-    const size_t least = COLL__NOTE_HEAD + coll__places_length(count), ids = length < least ? 0 : length - least;
+    if (!coll__member_note_has_decision(n->kind, n->ballot)) return from[1] == 0;
     const int spare = (int)(8 * coll__places_length(count)) - count;
     if (from[1] == COLL__DECIDES_NOTHING || from[1] >= COLL__DECIDES_LIMIT) return false;
-    if (length < least || length > coll__member_note_most(count) || ids % COLL__ID_LENGTH) return false;
-    if (ids > 0 && from[1] != COLL__DECIDES_GO_ON) return false;
     n->decision.members = (unsigned char *)(uintptr_t)from + COLL__NOTE_HEAD;
-    n->decision.newcomers = (int)(ids / COLL__ID_LENGTH);
+    n->decision.newcomers = (int)coll__get16(from + COLL__NOTE_NEWCOMERS);
     return n->decision.members[coll__places_length(count) - 1] >> (8 - spare) == 0;
 }
 

@@ -150,7 +150,7 @@ static const handshake handshakes[] = {
     { "no key", WITH(KEY, "key"), OPEN, 2, COLL_ERR_DENIED, "it has no key", "it has no key" },
     { "a key where there is none", OPEN, { .tcp = { .key = KEY, .security = "key" }, .start_timeout_ms = 1500 }, 2,
       COLL_ERR_DENIED,
-      "has not proved the key says", "it has a key" },
+      "an unauthenticated peer says", "it has a key" },
     { "sums where there are none", OPEN, { .tcp = { .security = "open+check" } }, 2, COLL_ERR_DENIED,
       "uses \"open+check\", and here it is \"open\"",
       "open+check" },

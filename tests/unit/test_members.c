@@ -488,6 +488,7 @@ static void join(int i, int from)
     for (int e = 0; e < WORLDS; e++) {
         coll__consensus *c = &m->sides[e].c;
         if (!is_in(i, e)) continue;
+        if (place_of(e, from) >= 0) return;       /* it is admitted; a member of the world before tells it    */
         const coll__join_answer answer = coll__consensus_join(c, w.m[from].id, line_of(i, from), &to);
         TALK("   %d asks %d to join world %d: %d", from, i, e, (int)answer);
         if (answer == COLL__JOIN_ADMITTED) {

@@ -73,8 +73,9 @@ static bool coll__sim_event_add(coll__sim_agreement *a, coll__sim_kind kind, dou
     const size_t before = a->world->event_count;
 
     coll__sim_push(a->world, kind, time, what, generation);
-    if (a->world->event_count == before) a->has_memory = false;
-    return a->has_memory;
+    if (a->world->event_count != before) return true;
+    a->has_memory = false;
+    return false;
 }
 
 /* How long a note is on its way: always the same, so that notes to a member keep their order. */
