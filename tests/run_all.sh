@@ -323,6 +323,7 @@ suite torch              sh tests/bindings/test_torch.sh
 suite cpp                sh tests/bindings/test_cpp.sh
 suite rust               sh tests/bindings/test_rust.sh
 suite fortran            sh tests/bindings/test_fortran.sh
+suite adapters           sh tests/programs/test_adapters.sh
 waits perf               sh tests/programs/test_perf.sh
 suite bench-history      sh tests/programs/test_bench_history.sh
 suite bench-tcp          sh tests/programs/test_bench_tcp.sh
