@@ -330,6 +330,7 @@ suite wheels-torch       sh tests/bindings/test_wheels_torch.sh
 suite cpp                sh tests/bindings/test_cpp.sh
 suite rust               sh tests/bindings/test_rust.sh
 suite fortran            sh tests/bindings/test_fortran.sh
+suite adapters           sh tests/programs/test_adapters.sh
 waits perf               sh tests/programs/test_perf.sh
 suite bench-history      sh tests/programs/test_bench_history.sh
 suite bench-tcp          sh tests/programs/test_bench_tcp.sh
