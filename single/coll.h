@@ -12110,7 +12110,9 @@ static bool coll__consensus_note(coll__consensus *c, int place, const unsigned c
     return true;
 }
 
-/* A process asks to join, on a line that is up.  Moved: *to is the place of the member to ask; -1: ask the next world. */
+/* A process without a place in this world asks to join, on a line that is up.  The caller knows the ids of its places, and does
+ * not ask for one of them: that process is admitted already, and has not heard it yet.  Moved: *to is the place of the member to
+ * ask; -1: ask the next world. */
 static COLL__UNUSED coll__join_answer coll__consensus_join(coll__consensus *c, uint64_t id, int line, int *to)
 {
     const bool is_over = coll__consensus_is_over(c);

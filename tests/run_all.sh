@@ -326,7 +326,6 @@ suite random-dist        scaled 0.1 from_dist test_random
 waits python             sh tests/bindings/test_python.sh
 suite torch              sh tests/bindings/test_torch.sh
 suite wheels             sh tests/bindings/test_wheels.sh
-suite wheels-torch       sh tests/bindings/test_wheels_torch.sh
 suite cpp                sh tests/bindings/test_cpp.sh
 suite rust               sh tests/bindings/test_rust.sh
 suite fortran            sh tests/bindings/test_fortran.sh

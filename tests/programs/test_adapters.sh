@@ -9,7 +9,7 @@ export CC CXX
 mkdir -p build/adapters
 venv=build/adapters/venv
 passed=0 failed=0
-verdict() { # status what
+conclusion() { # status what
     if [ "$1" -eq 0 ]; then passed=$((passed + 1)); echo "ok - $2"; else failed=$((failed + 1)); echo "FAILED - $2"; fi
 }
 if ! "$venv/bin/python" -c 'import lightgbm' 2> /dev/null; then
@@ -24,11 +24,11 @@ if ! "$venv/bin/python" -c 'import lightgbm' 2> /dev/null; then
 fi
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
-$CC -std=c11 -O2 -fPIC -shared coll.c -o "$dir/libcoll.so" -pthread; verdict $? "the library"
+$CC -std=c11 -O2 -fPIC -shared coll.c -o "$dir/libcoll.so" -pthread; conclusion $? "the library"
 export COLL_LIBRARY="$dir/libcoll.so" PYTHONPATH="$PWD/bindings/python" XDG_CACHE_HOME="$dir/cache" PYTHONDONTWRITEBYTECODE=1
 W="-std=c++11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Werror -fsyntax-only -I."
 # shellcheck disable=SC2086
-"$CXX" $W examples/adapters/lightgbm.cpp; verdict $? "lightgbm.cpp: no warnings"
+"$CXX" $W examples/adapters/lightgbm.cpp; conclusion $? "lightgbm.cpp: no warnings"
 for what in equal failures; do
     "$venv/bin/python" examples/adapters/lightgbm_check.py $what > "$dir/log" 2>&1
     status=$?
@@ -37,8 +37,8 @@ for what in equal failures; do
     passed=$((passed + right)) failed=$((failed + wrong))
     expected=18
     [ $what = equal ] || expected=6
-    [ $status -eq 0 ] && [ "$right" -eq $expected ]; verdict $? "lightgbm_check.py $what: $right of $expected"
+    [ $status -eq 0 ] && [ "$right" -eq $expected ]; conclusion $? "lightgbm_check.py $what: $right of $expected"
 done
-[ "$(find "$dir/cache" -name 'libcoll_lightgbm.so' | wc -l)" -eq 1 ]; verdict $? "lightgbm.cpp is compiled once"
+[ "$(find "$dir/cache" -name 'libcoll_lightgbm.so' | wc -l)" -eq 1 ]; conclusion $? "lightgbm.cpp is compiled once"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
