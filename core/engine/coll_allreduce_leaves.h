@@ -14,7 +14,7 @@ typedef struct coll__leaf_call {
     bool         is_summing;
     coll__leaves tree;
     void        *lists;                           /* of the tree                                              */
-    coll__leaf_run    own, runs[];                     /* of every rank                                            */
+    coll__leaf_run own, runs[];                   /* of every rank                                            */
 } coll__leaf_call;
 
 static inline coll__leaf_call *coll__leaf_call_of(const coll_request *r) { return (coll__leaf_call *)r->carried; }

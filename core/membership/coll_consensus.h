@@ -373,16 +373,15 @@ static bool coll__consensus_note(coll__consensus *c, int place, const unsigned c
     return true;
 }
 
-/* A process without a place in this world asks to join, on a line that is up.  The caller knows the ids of its places, and does
- * not ask for one of them: that process is admitted already, and has not heard it yet.  Moved: *to is the place of the member to
- * ask; -1: ask the next world. */
+/* A process without a place in this world asks to join, on a line that is up.  The caller knows the ids of its places: it tells
+ * such a process the decision that made this world, and does not ask.  Moved: *to is the place of the member to ask; -1: ask the
+ * next world. */
 static COLL__UNUSED coll__join_answer coll__consensus_join(coll__consensus *c, uint64_t id, int line, int *to)
 {
     const bool is_over = coll__consensus_is_over(c);
     const int first = c->role == COLL__CONSENSUS_FOLLOWS ? c->proposer : coll__consensus_first(c);
 
     *to = is_over ? -1 : first;
-    if (c->past.kind == COLL__DECIDES_GO_ON && coll__newcomer_number(&c->past, c->count, id) >= 0) return COLL__JOIN_ADMITTED;
     if (is_over || first != c->me || !c->waiting) return COLL__JOIN_MOVED;
     return coll__waiting_add(c->waiting, id, line);
 }

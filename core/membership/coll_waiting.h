@@ -11,7 +11,6 @@
 
 typedef enum coll__join_answer {
     COLL__JOIN_WAITS,                             /* it is on the list                                        */
-    COLL__JOIN_ADMITTED,                          /* the decision of this world admits it                     */
     COLL__JOIN_MOVED,                             /* ask another member, or the next world                    */
     COLL__JOIN_REFUSED,                           /* the line of this id is up                                */
     COLL__JOIN_FULL

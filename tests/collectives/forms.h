@@ -112,13 +112,13 @@ static void form_children(const form *f, sums *s, int v, bool is_whole)
 }
 
 /* How many children `number` has in the tree of first .. last, whose top has a power of 2 of them, the largest, up to itself. */
-static int form_children(int first, int last, int number)
+static int form_count(int first, int last, int number)
 {
     int full = 1;
 
     while (2 * full <= last - first + 1) full *= 2;
     const int top = first + full - 1;
-    if (number != top) return number < top ? form_children(first, top - 1, number) : form_children(top + 1, last, number);
+    if (number != top) return number < top ? form_count(first, top - 1, number) : form_count(top + 1, last, number);
     return (top > first) + (top < last);
 }
 
@@ -128,9 +128,9 @@ static void form_two_trees(const form *f, sums *s, int v, bool is_up)
     const int below = form_mod(v - f->root, f->size);
 
     for (int tree = 0; tree < 2; tree++) {
-        const int number = below + tree, children = below ? form_children(1, f->size - 1 + tree, number) : 1;
-        const int inner = children - (tree == 1 && number == 2 && below);
-        for (int i = 0; i < (is_up ? below > 0 : inner); i++) form_add(f, s, tree, 1, 1);
+        const int number = below + tree, all = below ? form_count(1, f->size - 1 + tree, number) : 1;
+        const int children = all - (tree == 1 && number == 2 && below);
+        for (int i = 0; i < (is_up ? below > 0 : children); i++) form_add(f, s, tree, 1, 1);
     }
 }
 

@@ -43,6 +43,8 @@ typedef struct side {
     uint32_t seen;                                /* the slot at the last look                                */
     uint64_t accepted[SLOTS][ACCEPTED];
     int      accepted_count[SLOTS];
+    unsigned char entry[ROOM];                    /* the note of the world before that made this one          */
+    size_t   entry_length;
 } side;
 
 typedef struct member {
@@ -278,6 +280,8 @@ static void enter(int i, int e, const coll__decision *d)
     DEMAND(place >= 0, "process %d enters world %d, and is not in it", i, e);
     if (place < 0) return;
     side *s = &m->sides[e];
+    const coll__member_note entry = { .kind = COLL__NOTE_DECIDED, .slot = 1, .decision = d ? *d : s->c.past };
+    if (before) s->entry_length = coll__member_note_write(s->entry, &entry, before->count);
     coll__consensus_open(&s->c, s->memory, of->count, place);
     s->c.waiting = &m->waiting;
     s->seen = 1;
@@ -311,16 +315,25 @@ static event *send(int i, int k, event_kind kind)
 static void send_joined(int i, int to, int e, int ask)
 {
     const coll__consensus *c = &w.m[i].sides[e].c;
-    unsigned char bytes[ROOM];
     const coll__member_note n = { .kind = COLL__NOTE_DECIDED, .slot = c->slot - 1, .decision = c->past };
-    const size_t length = ask < 0 ? coll__member_note_write(bytes, &n, c->count) : 0;
     event *v = send(i, to, JOINED);
 
     if (!v) return;
     v->world = e;
     v->answer = ask;
-    v->length = length;
-    if (length) memcpy(v->bytes, bytes, length);
+    v->length = ask < 0 ? coll__member_note_write(v->bytes, &n, c->count) : 0;
+}
+
+/* It has a place in world e: tell it the decision that made that world. */
+static void send_entry(int i, int to, int e)
+{
+    const side *s = &w.m[i].sides[e];
+    event *v = e > 0 ? send(i, to, JOINED) : NULL;
+
+    if (!v) return;
+    v->world = e - 1;
+    v->length = s->entry_length;
+    memcpy(v->bytes, s->entry, s->entry_length);
 }
 
 /* Looks at what has become of its operation. */
@@ -488,13 +501,12 @@ static void join(int i, int from)
     for (int e = 0; e < WORLDS; e++) {
         coll__consensus *c = &m->sides[e].c;
         if (!is_in(i, e)) continue;
-        if (place_of(e, from) >= 0) return;       /* it is admitted; a member of the world before tells it    */
-        const coll__join_answer answer = coll__consensus_join(c, w.m[from].id, line_of(i, from), &to);
-        TALK("   %d asks %d to join world %d: %d", from, i, e, (int)answer);
-        if (answer == COLL__JOIN_ADMITTED) {
-            if (e + 1 < w.worlds) send_joined(i, from, e, -1);
+        if (place_of(e, from) >= 0) {
+            send_entry(i, from, e);
             return;
         }
+        const coll__join_answer answer = coll__consensus_join(c, w.m[from].id, line_of(i, from), &to);
+        TALK("   %d asks %d to join world %d: %d", from, i, e, (int)answer);
         if (answer == COLL__JOIN_MOVED && to < 0) continue;
         if (answer == COLL__JOIN_MOVED) send_joined(i, from, e, w.w[e].process[to]);
         return;
@@ -706,7 +718,7 @@ static void check_progress(void)
 
     for (int e = 0; e < w.worlds; e++) {
         unsigned here = 0, open = 0;
-        int knows = -1, slots = 0;
+        int knows = -1, slots = 0, entered = 0;   /* who has a place, and has not entered, waits for the world before */
         for (int p = 0; p < w.w[e].count; p++) {
             const int i = w.w[e].process[p];
             const member *m = &w.m[i];
@@ -714,10 +726,11 @@ static void check_progress(void)
             if (m->is_dead || (m->world >= e && c->role == COLL__CONSENSUS_GIVEN_UP)) continue;
             if (m->world > e || (m->world == e && coll__consensus_is_over(c))) knows = i;
             if (m->world <= e && !is_over(i)) open |= 1u << p;
+            entered += m->world >= e;
             here |= 1u << p;
         }
         while (slots < SLOTS && w.w[e].is_decided[slots]) slots++;
-        if (!open) continue;
+        if (!open || !entered) continue;
         DEMAND(knows < 0, "world %d: process %d knows who goes on, and %x have not learnt it in %.1f s", e, knows, open, waited);
         DEMAND(knows >= 0 || !is_most(here, w.w[e].voters[0]) || !is_most(here, w.w[e].voters[slots]),
                "world %d: %x of %d are left, and nothing was decided in %.1f s", e, here, w.w[e].count, waited);
