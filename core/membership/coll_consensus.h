@@ -350,7 +350,7 @@ static void coll__consensus_read(coll__consensus *c, int place, const coll__memb
     if (is_call) coll__consensus_answer(c, place, n, now);
     if (n->kind != COLL__NOTE_TOO_FEW) return;
     c->role = COLL__CONSENSUS_TOO_FEW;
-    c->counted = (int)coll__least(n->flags, (uint64_t)c->count);
+    c->counted = n->flags < (uint64_t)c->count ? (int)n->flags : c->count;
 }
 
 /* A note from this place.  Returns false: it is not valid, and the line must be closed. */
