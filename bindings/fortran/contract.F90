@@ -96,7 +96,7 @@ contains
             recv_types=c_null_ptr, recv_count=0, row=0, send_stride=0, recv_stride=0, type=COLL_F32, wire=COLL_BF16, &
             accumulate=0, op=COLL_SUM, fn=c_null_funptr, fn_context=c_null_ptr, not_commutative=.false._c_bool, scale=0.5d0, &
             flags=COLL_DETERMINISTIC, seed=0, residual=c_null_ptr, list=c_null_ptr, list_count=0, root=0, peer=0, source=0, &
-            tag=0, timeout_ms=0, algorithm=c_null_ptr, name=c_null_ptr)
+            tag=0, timeout_ms=0, algorithm=c_null_ptr, name=c_null_ptr, first_leaf=0, leaves=0)
         status = coll_run(t%comm, c_loc(call_))
         call conclusion(t, status == COLL_OK .and. all(y == 0.5 * t%size), 'a call by its descriptor')
         y = 0

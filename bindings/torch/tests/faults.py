@@ -18,6 +18,7 @@ import traceback
 import torch
 import torch._dynamo  # noqa: F401          DistributedDataParallel imports it: once is enough
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 from torch._C._distributed_c10d import ErrorType
 
 LIMIT = 20                                        # seconds in which every survivor has an error
@@ -30,6 +31,9 @@ def start(timeout=60):
     x = torch.ones(1)
     dist.all_reduce(x)
     assert x.item() == SIZE
+    store = distributed_c10d._get_default_store()               # no rank is still inside that call when another one fails
+    store.set(f"started/{dist.get_rank()}", "")
+    store.wait([f"started/{other}" for other in range(SIZE)])
     return dist.get_rank()
 
 

@@ -63,13 +63,13 @@ def whole(net):
     return [p.full_tensor() if isinstance(p, DTensor) else p.detach() for p in net.parameters()]
 
 
-def same(net, other):
+def same_weights(net, other):
     for got, wanted in zip(whole(net), whole(other), strict=True):
         same(got, wanted)
 
 
 def use_ddp():
-    same(train(DistributedDataParallel(model()), 2, mine), reference(2))
+    same_weights(train(DistributedDataParallel(model()), 2, mine), reference(2))
 
 
 def use_ddp_no_sync():
@@ -116,33 +116,33 @@ def use_fsdp():
     for layer in net:
         if isinstance(layer, nn.Linear):
             fully_shard(layer)
-    same(train(fully_shard(net), 2, mine), reference(2))
+    same_weights(train(fully_shard(net), 2, mine), reference(2))
 
 
 def use_fsdp_in_bf16():
     """Parameters travel as bf16, and gradients are summed as bf16 or float32."""
     for reduce in (torch.float32, torch.bfloat16):
         net = fully_shard(model(), mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=reduce))
-        same(train(net, 1, mine), reference(1))
+        same_weights(train(net, 1, mine), reference(1))
 
 
 def use_fsdp_divided():
     """A factor of the program's own: PREMUL_SUM."""
     net = fully_shard(model())
     net.set_gradient_divide_factor(2.0 * size())
-    same(train(net, 1, lambda step: mine(step), 2), reference(1))
+    same_weights(train(net, 1, lambda step: mine(step), 2), reference(1))
 
 
 def use_hsdp():
     """Sharded in pairs, replicated among them."""
     mesh = init_device_mesh("cpu", (size() // 2, 2), mesh_dim_names=("replicate", "shard"))
-    same(train(fully_shard(model(), mesh=mesh), 2, mine), reference(2))
+    same_weights(train(fully_shard(model(), mesh=mesh), 2, mine), reference(2))
 
 
 def use_tensor_parallel():
     mesh = init_device_mesh("cpu", (size(),))
     net = parallelize_module(model(), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
-    same(train(net, 2, lambda step: batch_of(0, step)), reference(2, [0]))
+    same_weights(train(net, 2, lambda step: batch_of(0, step)), reference(2, [0]))
 
 
 def use_dtensor():
@@ -193,7 +193,7 @@ def use_checkpoint():
     state = other.state_dict()
     checkpoint.load(state, checkpoint_id=path[0])
     other.load_state_dict(state)
-    same(other, net)
+    same_weights(other, net)
     dist.barrier()
     if rank() == 0:
         shutil.rmtree(path[0])
@@ -243,7 +243,7 @@ def use_accelerate():
         helper.backward(net(mine(step)).sum())
         optimizer.step()
     assert helper.num_processes == size() and dist.get_backend() == "coll"
-    same(net, reference(2))
+    same_weights(net, reference(2))
     same(helper.gather(torch.tensor([rank()])), torch.arange(size()))
 
 
