@@ -76,7 +76,8 @@ for backend in "coll", "cpu:coll", "cpu:coll,cuda:gloo":
     timeout 100 "$python" -m coll_torch 3 > "$dir/log" 2>&1 && grep -q 'on 3 processes: as expected' "$dir/log"
     conclusion "python -m coll_torch"
     ${CC:-cc} -O1 -shared -fPIC coll.c -o "$dir/libcoll.so" -pthread
-    COLL_LIBRARY="$dir/libcoll.so" PYTHONPATH="$PYTHONPATH:$PWD/bindings/python" timeout 100 "$python" -m coll.torch > "$dir/log" 2>&1 \
+    COLL_LIBRARY="$dir/libcoll.so" PYTHONPATH="$PYTHONPATH:$PWD/bindings/python" \
+        timeout 100 "$python" -m coll.torch > "$dir/log" 2>&1 \
         && grep -q 'on 2 processes: as expected' "$dir/log"
     conclusion "python -m coll.torch"
     (cd "$dir" && PYTHONPATH="$OLDPWD/build/torch" timeout 100 "$python" -c '
