@@ -214,10 +214,8 @@
  * A half beyond the last leaf is absent: 7 leaves are ((0+1)+(2+3))+((4+5)+6).  COLL_AVG divides by the number of leaves.  The
  * sum is divided, scaled and rounded once.  So the result depends only on the leaves, not on ranks or transport.
  *   `send` has the nodes of the rank's run: the largest nodes that lie in it, one vector after the other, in the order of their
- * leaves.  The run 3 ... 9 has the nodes 3, 4-7 and 8-9: three vectors.  These functions make them and fill in the call:
- *     coll_status coll_sum_begin(coll_sum **out, int64_t first_leaf, size_t count, coll_type type, const coll_allocator *memory);
- *     coll_status coll_sum_add(coll_sum *sum, const void *leaf);                   the next leaf, of `count` elements of `type`
- *     coll_status coll_sum_end(coll_sum *sum, coll_call *call);                    sets send, count, type, first_leaf, leaves
+ * leaves.  The run 3 ... 9 has the nodes 3, 4-7 and 8-9: three vectors.  coll_sum_begin, coll_sum_add and
+ * coll_sum_end make them and fill in the call (core/contract/coll_leaf_nodes.h).
  *   Elements of nodes have the type of the sum: f32 for floats of 8 and 16 bits, else `type`; or f64 if accumulate is COLL_F64.
  * Elements of recv have `type`.  In place, recv is the start of send; both types must be equal.  With a wire type only the result
  * is rounded to it, not the leaves.

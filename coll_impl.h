@@ -56,7 +56,6 @@
  *     coll_transport_registry.h     opening transports: settings and results
  *   core/membership/                who continues after a failure: state machines without sockets, threads, clocks or memory
  *     coll_decision.h               quorum, decisions, and their notes as bytes
- *     coll_waiting.h                processes that wait to join
  *     coll_consensus.h              how the members of a world decide: Paxos
  *   core/engine/                    communicators, requests, and their progress
  *     coll_topology.h               ranks grouped by host
@@ -168,7 +167,6 @@ COLL__FOR_SIZE
 #include "core/contract/coll_transport_registry.h"
 #include "core/membership/coll_decision.h"
 #if COLL__HAS_SIM || COLL__HAS_TCP
-#include "core/membership/coll_waiting.h"
 #include "core/membership/coll_consensus.h"
 #endif
 #include "core/engine/coll_topology.h"

@@ -220,10 +220,8 @@
  * A half beyond the last leaf is absent: 7 leaves are ((0+1)+(2+3))+((4+5)+6).  COLL_AVG divides by the number of leaves.  The
  * sum is divided, scaled and rounded once.  So the result depends only on the leaves, not on ranks or transport.
  *   `send` has the nodes of the rank's run: the largest nodes that lie in it, one vector after the other, in the order of their
- * leaves.  The run 3 ... 9 has the nodes 3, 4-7 and 8-9: three vectors.  These functions make them and fill in the call:
- *     coll_status coll_sum_begin(coll_sum **out, int64_t first_leaf, size_t count, coll_type type, const coll_allocator *memory);
- *     coll_status coll_sum_add(coll_sum *sum, const void *leaf);                   the next leaf, of `count` elements of `type`
- *     coll_status coll_sum_end(coll_sum *sum, coll_call *call);                    sets send, count, type, first_leaf, leaves
+ * leaves.  The run 3 ... 9 has the nodes 3, 4-7 and 8-9: three vectors.  coll_sum_begin, coll_sum_add and
+ * coll_sum_end make them and fill in the call (core/contract/coll_leaf_nodes.h).
  *   Elements of nodes have the type of the sum: f32 for floats of 8 and 16 bits, else `type`; or f64 if accumulate is COLL_F64.
  * Elements of recv have `type`.  In place, recv is the start of send; both types must be equal.  With a wire type only the result
  * is rounded to it, not the leaves.
@@ -2216,7 +2214,6 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_transport_registry.h     opening transports: settings and results
  *   core/membership/                who continues after a failure: state machines without sockets, threads, clocks or memory
  *     coll_decision.h               quorum, decisions, and their notes as bytes
- *     coll_waiting.h                processes that wait to join
  *     coll_consensus.h              how the members of a world decide: Paxos
  *   core/engine/                    communicators, requests, and their progress
  *     coll_topology.h               ranks grouped by host
@@ -11458,20 +11455,16 @@ static coll__log coll__log_of(const coll_config *c) { return (coll__log){ c->log
  *
  * The members of a world have places: 0 to count - 1.  They make decisions one after the other; each has a number, its slot.
  *
- *     go on     these members continue in the next world, with these newcomers; the others are given up.  The last decision
- *     confirm   the newcomers among these members vote from now on; the others have failed
+ *     go on     these members continue in the next world; the others are given up.  The last decision of a world
  *     flags     the bitwise AND of the flags of these members; the others have failed
- *
- * A newcomer is a process that has asked to join, by its id, a random number.  It has a place in the next world, and no vote
- * until the decision that confirms it.  So newcomers that die before that cannot take the quorum away from the voters.
  *
  * Bytes of a note, little endian:
  *
  *     0 kind   1 kind of the decision   4 slot   8 ballot   16 promised   24 flags   32 flags of the note itself
  *
- *     40 the members: a bit for each place, then the ids of the newcomers, 8 bytes each
+ *     40 the members: a bit for each place
  *
- * The members, newcomers and the flags at 24 are those of the decision; a note without one ends at 40. */
+ * The members and the flags at 24 are those of the decision; a note without one ends at 40. */
 #ifndef COLL_DECISION_H
 #define COLL_DECISION_H
 
@@ -11496,9 +11489,9 @@ static inline int coll__places_in(const unsigned char *set, int count)
 
 /* ---- >>quorum ---- */
 
-/* A voter weighs 2, the first one 3, a newcomer 0.  A quorum has more than half of the weight: more than half of the voters, or
- * exactly half with the first. */
-enum { COLL__WEIGHT_NEWCOMER = 0, COLL__WEIGHT = 2, COLL__WEIGHT_FIRST = 3 };
+/* A member weighs 2, and the first one 3.  A quorum has more than half of the weight: more than half of the members, or exactly
+ * half with the first. */
+enum { COLL__WEIGHT = 2, COLL__WEIGHT_FIRST = 3 };
 
 static inline bool coll__is_enough_weight(int weight, int all) { return 2 * weight > all; }
 
@@ -11550,17 +11543,12 @@ typedef enum coll__member_note_kind {
     COLL__NOTE_LIMIT
 } coll__member_note_kind;
 
-typedef enum coll__decision_kind {
-    COLL__DECIDES_NOTHING, COLL__DECIDES_GO_ON, COLL__DECIDES_FLAGS, COLL__DECIDES_CONFIRM, COLL__DECIDES_LIMIT
-} coll__decision_kind;
-
-enum { COLL__NEWCOMERS_MOST = 256, COLL__ID_LENGTH = 8 };
+typedef enum coll__decision_kind { COLL__DECIDES_NOTHING, COLL__DECIDES_GO_ON, COLL__DECIDES_FLAGS } coll__decision_kind;
 
 typedef struct coll__decision {
     coll__decision_kind kind;
     uint64_t       flags;
-    unsigned char *members;                       /* a bit for each place; behind them the ids                */
-    int            newcomers;
+    unsigned char *members;                       /* a bit for each place                                     */
 } coll__decision;
 
 typedef struct coll__member_note {
@@ -11571,61 +11559,14 @@ typedef struct coll__member_note {
     coll__decision decision;                      /* its members are in the bytes that were read              */
 } coll__member_note;
 
-enum { COLL__NOTE_HEAD = 40, COLL__NOTE_NEWCOMERS = 2 };  /* the second: where the head has their number, in 16 bits */
+enum { COLL__NOTE_HEAD = 40 };
 
 /* The longest note of a world of `count` members. */
-static inline size_t coll__member_note_most(int count)
-{
-    return COLL__NOTE_HEAD + coll__places_length(count) + COLL__NEWCOMERS_MOST * COLL__ID_LENGTH;
-}
-
-/* The id of the newcomer with this number. */
-static inline uint64_t coll__newcomer(const coll__decision *d, int count, int number)
-{
-    return coll__get64(d->members + coll__places_length(count) + (size_t)number * COLL__ID_LENGTH);
-}
-
-/* The number of a newcomer; -1: it is not in the decision. */
-static inline int coll__newcomer_number(const coll__decision *d, int count, uint64_t id)
-{
-    for (int i = 0; i < d->newcomers; i++) if (coll__newcomer(d, count, i) == id) return i;
-    return -1;
-}
-
-/* Bytes of the members and newcomers of a decision. */
-static inline size_t coll__decision_length(const coll__decision *d, int count)
-{
-    return coll__places_length(count) + (size_t)d->newcomers * COLL__ID_LENGTH;
-}
-
-/* The places of the next world: survivors in their order, then newcomers.  If `fills`, newcomers take the places of those that
- * are given up, from the lowest on, and places that are left over are closed.  from[i]: the place in this world, or -1 - the
- * number of a newcomer.  Returns how many; `from` has room for `count` and all newcomers. */
-static COLL__UNUSED int coll__decision_table(const coll__decision *d, int count, bool fills, int *from)
-{
-    int places = 0, newcomers = 0;
-
-    for (int i = 0; i < count; i++) {
-        if (coll__place_in(d->members, i)) from[places++] = i;
-        else if (fills && newcomers < d->newcomers) from[places++] = -1 - newcomers++;
-    }
-    while (newcomers < d->newcomers) from[places++] = -1 - newcomers++;
-    return places;
-}
+static inline size_t coll__member_note_most(int count) { return COLL__NOTE_HEAD + coll__places_length(count); }
 
 static inline bool coll__member_note_has_decision(coll__member_note_kind kind, uint64_t ballot)
 {
     return kind == COLL__NOTE_PROPOSE || kind == COLL__NOTE_DECIDED || (kind == COLL__NOTE_HOLD && ballot > 0);
-}
-
-/* The length of a note with this head; 0: it is not valid. */
-static size_t coll__member_note_length(const unsigned char *head, int count)
-{
-    const bool has_decision = coll__member_note_has_decision((coll__member_note_kind)head[0], coll__get64(head + 8));
-    const size_t newcomers = coll__get16(head + COLL__NOTE_NEWCOMERS);
-
-    if (newcomers > 0 && (!has_decision || head[1] != COLL__DECIDES_GO_ON || newcomers > COLL__NEWCOMERS_MOST)) return 0;
-    return COLL__NOTE_HEAD + (has_decision ? coll__places_length(count) + newcomers * COLL__ID_LENGTH : 0);
 }
 
 /* Writes a note; returns its length. */
@@ -11636,105 +11577,36 @@ static size_t coll__member_note_write(unsigned char *to, const coll__member_note
     memset(to, 0, COLL__NOTE_HEAD);
     to[0] = (unsigned char)n->kind;
     to[1] = has_decision ? (unsigned char)n->decision.kind : 0;
-    coll__put16(to + COLL__NOTE_NEWCOMERS, has_decision ? (uint32_t)n->decision.newcomers : 0);
     coll__put32(to + 4, n->slot);
     coll__put64(to + 8, n->ballot);
     coll__put64(to + 16, n->promised);
     coll__put64(to + 24, has_decision ? n->decision.flags : 0);
     coll__put64(to + 32, n->flags);
     if (!has_decision) return COLL__NOTE_HEAD;
-    memcpy(to + COLL__NOTE_HEAD, n->decision.members, coll__decision_length(&n->decision, count));
-    return COLL__NOTE_HEAD + coll__decision_length(&n->decision, count);
+    memcpy(to + COLL__NOTE_HEAD, n->decision.members, coll__places_length(count));
+    return coll__member_note_most(count);
 }
 
 /* Reads a note of `length` bytes, which must stay while it is used.  Returns false: it is not valid in this world. */
 static bool coll__member_note_read(coll__member_note *n, const unsigned char *from, size_t length, int count)
 {
-    if (length < COLL__NOTE_HEAD || from[0] == COLL__NOTE_NONE || from[0] >= COLL__NOTE_LIMIT) return false;
-    if (length != coll__member_note_length(from, count)) return false;
+    if (length < COLL__NOTE_HEAD || from[0] == COLL__NOTE_NONE || from[0] >= COLL__NOTE_LIMIT || from[2] || from[3]) return false;
     n->kind = (coll__member_note_kind)from[0];
     n->slot = coll__get32(from + 4);
     n->ballot = coll__get64(from + 8);
     n->promised = coll__get64(from + 16);
     n->flags = coll__get64(from + 32);
-    n->decision = (coll__decision){ (coll__decision_kind)from[1], coll__get64(from + 24), NULL, 0 };
-    if (!coll__member_note_has_decision(n->kind, n->ballot)) return from[1] == 0;
-    const int spare = (int)(8 * coll__places_length(count)) - count;
-    if (from[1] == COLL__DECIDES_NOTHING || from[1] >= COLL__DECIDES_LIMIT) return false;
+    n->decision = (coll__decision){ (coll__decision_kind)from[1], coll__get64(from + 24), NULL };
+    if (!coll__member_note_has_decision(n->kind, n->ballot)) return from[1] == 0 && length == COLL__NOTE_HEAD;
+    if (from[1] != COLL__DECIDES_GO_ON && from[1] != COLL__DECIDES_FLAGS) return false;
     n->decision.members = (unsigned char *)(uintptr_t)from + COLL__NOTE_HEAD;
-    n->decision.newcomers = (int)coll__get16(from + COLL__NOTE_NEWCOMERS);
-    return n->decision.members[coll__places_length(count) - 1] >> (8 - spare) == 0;
+    const int spare = (int)(8 * coll__places_length(count)) - count;
+    return length == coll__member_note_most(count) && n->decision.members[coll__places_length(count) - 1] >> (8 - spare) == 0;
 }
 
 #endif /* COLL_DECISION_H */
 /* ---- coll_impl.h, continued ---- */
 #if COLL__HAS_SIM || COLL__HAS_TCP
-/* ---- core/membership/coll_waiting.h ---- */
-/* coll_waiting.h - the processes that wait to join a world, as one of its members knows them.
- *
- * A process that wants to join calls the members, and repeats its request: its id, a random number.  The member that is, or
- * would be, the proposer puts it on its list; the others name that one.  A process that calls again, because its line has ended,
- * keeps its turn.  A request with an id whose line is up is refused: it is another process with that id, or the end of
- * the old line is still unknown. */
-#ifndef COLL_WAITING_H
-#define COLL_WAITING_H
-
-
-typedef enum coll__join_answer {
-    COLL__JOIN_WAITS,                             /* it is on the list                                        */
-    COLL__JOIN_MOVED,                             /* ask another member, or the next world                    */
-    COLL__JOIN_REFUSED,                           /* the line of this id is up                                */
-    COLL__JOIN_FULL
-} coll__join_answer;
-
-typedef struct coll__waiter {
-    uint64_t id;
-    int      line;                                /* of the caller's                                          */
-    bool     is_up;
-} coll__waiter;
-
-typedef struct coll__waiting {
-    int count, most;                              /* most: at most COLL__NEWCOMERS_MOST                       */
-    coll__waiter *waiters;                        /* in order of their first request                          */
-} coll__waiting;
-
-static int coll__waiting_find(const coll__waiting *w, uint64_t id)
-{
-    int i = 0;
-
-    while (i < w->count && w->waiters[i].id != id) i++;
-    return i;
-}
-
-static void coll__waiting_remove(coll__waiting *w, int at)
-{
-    memmove(w->waiters + at, w->waiters + at + 1, (size_t)(--w->count - at) * sizeof *w->waiters);
-}
-
-static COLL__UNUSED coll__join_answer coll__waiting_add(coll__waiting *w, uint64_t id, int line)
-{
-    const int at = coll__waiting_find(w, id);
-    int ended = 0;
-
-    if (at < w->count && w->waiters[at].is_up && w->waiters[at].line != line) return COLL__JOIN_REFUSED;
-    if (at == w->count && w->count == w->most) {  /* one that has not called again leaves                     */
-        while (ended < w->count && w->waiters[ended].is_up) ended++;
-        if (ended == w->count) return COLL__JOIN_FULL;
-        coll__waiting_remove(w, ended);
-        return coll__waiting_add(w, id, line);
-    }
-    w->waiters[at] = (coll__waiter){ id, line, true };
-    w->count += at == w->count;
-    return COLL__JOIN_WAITS;
-}
-
-/* This line has ended. */
-static COLL__UNUSED void coll__waiting_ended(coll__waiting *w, int line)
-{
-    for (int i = 0; i < w->count; i++) if (w->waiters[i].line == line) w->waiters[i].is_up = false;
-}
-
-#endif /* COLL_WAITING_H */
 /* ---- core/membership/coll_consensus.h ---- */
 /* coll_consensus.h - how the members of a world make their decisions, one after the other: single-decree Paxos for each slot.
  *
@@ -11755,8 +11627,6 @@ static COLL__UNUSED void coll__waiting_ended(coll__waiting *w, int line)
  * a round, the place of its proposer, and a count.  A proposer needs a quorum of all members.  It proposes what one of them has
  * accepted, that of the highest ballot, for that may be decided.  Only the proposer that counts its own acceptances decides.
  * So it may replace its own proposal at the next ballot as long as one is missing.
- *
- * A newcomer has no vote: it answers as all members do, and may propose, but its answer is no part of a quorum.
  *
  * All that a member must remember is kept between operations that fail and are begun again: its promise and what it has accepted.
  * A member is lost if it refuses connections or has left, and late if it gives no sign for `grace`.  With a quorum late members
@@ -11785,7 +11655,6 @@ typedef struct coll__consensus_place {
     bool     is_lost, is_late;
     bool     is_suspect;                          /* declared dead by another member, perhaps wrongly         */
     bool     has_failed;                          /* a decision has left it out                               */
-    bool     is_newcomer;                         /* it has no vote yet                                       */
     bool     owes_hold, owes_decision, owes_refusal, owes_ping;       /* what is to be said to it             */
     bool     is_prepared;                            /* proposer: it was sent the prepare of `base`              */
     uint64_t asked, holds;                        /* proposer: the last proposal sent to it; accepted by it   */
@@ -11795,7 +11664,6 @@ typedef struct coll__consensus_place {
 
 typedef struct coll__consensus {
     int      count, me;
-    int      first_voter, weight;                 /* weight: of all                                           */
     coll__consensus_role role;
     uint32_t slot;                                /* of the next decision                                     */
     uint64_t promised, ballot;                    /* it accepts nothing below; of `held`, 0: none             */
@@ -11809,34 +11677,13 @@ typedef struct coll__consensus {
     int      counted;                             /* proposer, and too few: how many were there               */
     int64_t  grace, began, until, deadline, ping_at, heard_at;        /* heard_at: from the proposer          */
     coll__consensus_place *places;
-    coll__waiting *waiting;                       /* processes that a go on admits; NULL: none                */
 } coll__consensus;
 
 /* ---- >>open ---- */
 
-static inline size_t coll__consensus_set_length(int count)
-{
-    return coll__places_length(count) + COLL__NEWCOMERS_MOST * COLL__ID_LENGTH;
-}
-
 static inline size_t coll__consensus_memory(int count)
 {
-    return coll__round_up((size_t)count * sizeof(coll__consensus_place), sizeof(uint64_t))
-         + 2 * coll__consensus_set_length(count);
-}
-
-static inline int coll__consensus_weight(const coll__consensus *c, int place)
-{
-    if (c->places[place].is_newcomer) return COLL__WEIGHT_NEWCOMER;
-    return place == c->first_voter ? COLL__WEIGHT_FIRST : COLL__WEIGHT;
-}
-
-/* After a change of the voters. */
-static void coll__consensus_weigh(coll__consensus *c)
-{
-    c->first_voter = c->weight = 0;
-    while (c->first_voter < c->count && c->places[c->first_voter].is_newcomer) c->first_voter++;
-    for (int i = 0; i < c->count; i++) c->weight += coll__consensus_weight(c, i);
+    return coll__round_up((size_t)count * sizeof(coll__consensus_place), sizeof(uint64_t)) + 2 * coll__places_length(count);
 }
 
 /* `memory` has coll__consensus_memory(count) bytes, which are 0. */
@@ -11847,15 +11694,7 @@ static void coll__consensus_open(coll__consensus *c, void *memory, int count, in
 
     *c = (coll__consensus){ .count = count, .me = me, .slot = 1, .places = (coll__consensus_place *)memory };
     c->held.members = sets;
-    c->past.members = sets + coll__consensus_set_length(count);
-    coll__consensus_weigh(c);
-}
-
-/* Before the first operation: this place belongs to a newcomer. */
-static COLL__UNUSED void coll__consensus_newcomer(coll__consensus *c, int place)
-{
-    c->places[place].is_newcomer = true;
-    coll__consensus_weigh(c);
+    c->past.members = sets + coll__places_length(count);
 }
 
 static inline bool coll__consensus_is_busy(const coll__consensus *c)
@@ -11874,21 +11713,17 @@ static inline void coll__decision_copy(const coll__consensus *c, coll__decision 
 {
     to->kind = from->kind;
     to->flags = from->flags;
-    to->newcomers = from->newcomers;
-    memmove(to->members, from->members, coll__decision_length(from, c->count));
+    memmove(to->members, from->members, coll__places_length(c->count));
 }
 
 /* ---- >>views ---- */
 
 static int coll__consensus_there(const coll__consensus *c, bool *is_quorum)
 {
-    int there = 0, weight = 0;
+    int there = 0;
 
-    for (int i = 0; i < c->count; i++) {
-        there += c->places[i].is_there;
-        weight += c->places[i].is_there ? coll__consensus_weight(c, i) : 0;
-    }
-    *is_quorum = coll__is_enough_weight(weight, c->weight);
+    for (int i = 0; i < c->count; i++) there += c->places[i].is_there;
+    *is_quorum = coll__is_enough(there, c->places[0].is_there, c->count);
     return there;
 }
 
@@ -11897,9 +11732,8 @@ static bool coll__consensus_may_be_enough(const coll__consensus *c)
 {
     int most = 0;
 
-    for (int i = 0; i < c->count; i++)
-        if (i == c->me || !(c->places[i].is_lost || c->places[i].has_failed)) most += coll__consensus_weight(c, i);
-    return coll__is_enough_weight(most, c->weight);
+    for (int i = 0; i < c->count; i++) most += i == c->me || !(c->places[i].is_lost || c->places[i].has_failed);
+    return coll__is_enough(most, c->me == 0 || !(c->places[0].is_lost || c->places[0].has_failed), c->count);
 }
 
 static int coll__consensus_first(const coll__consensus *c)
@@ -11986,13 +11820,7 @@ static void coll__consensus_decide(coll__consensus *c, const coll__decision *dec
         coll__consensus_place *const p = &c->places[i];
         if (c->role == COLL__CONSENSUS_PROPOSES && i != c->me) p->owes_decision = true;
         if (!coll__place_in(c->past.members, i)) p->has_failed = true;
-        else if (c->past.kind == COLL__DECIDES_CONFIRM) p->is_newcomer = false;
         p->owes_hold = p->owes_ping = p->is_there = false;
-    }
-    coll__consensus_weigh(c);
-    for (int i = 0; i < c->past.newcomers && c->waiting; i++) {
-        const int at = coll__waiting_find(c->waiting, coll__newcomer(&c->past, c->count, i));
-        if (at < c->waiting->count) coll__waiting_remove(c->waiting, at);
     }
     c->role = goes_on ? COLL__CONSENSUS_DECIDED : COLL__CONSENSUS_GIVEN_UP;
 }
@@ -12109,43 +11937,7 @@ static bool coll__consensus_note(coll__consensus *c, int place, const unsigned c
     return true;
 }
 
-/* A process without a place in this world asks to join, on a line that is up.  The caller knows the ids of its places: it tells
- * such a process the decision that made this world, and does not ask.  Moved: *to is the place of the member to ask; -1: ask the
- * next world. */
-static COLL__UNUSED coll__join_answer coll__consensus_join(coll__consensus *c, uint64_t id, int line, int *to)
-{
-    const bool is_over = coll__consensus_is_over(c);
-    const int first = c->role == COLL__CONSENSUS_FOLLOWS ? c->proposer : coll__consensus_first(c);
-
-    *to = is_over ? -1 : first;
-    if (is_over || first != c->me || !c->waiting) return COLL__JOIN_MOVED;
-    return coll__waiting_add(c->waiting, id, line);
-}
-
 /* ---- >>time ---- */
-
-/* The processes that wait, of which none has a place here yet, as newcomers of the own proposal. */
-static void coll__consensus_admit(coll__consensus *c)
-{
-    unsigned char *const ids = c->held.members + coll__places_length(c->count);
-
-    c->held.newcomers = 0;
-    for (int i = 0; c->kind == COLL__DECIDES_GO_ON && c->waiting && i < c->waiting->count; i++)
-        if (c->waiting->waiters[i].is_up)
-            coll__put64(ids + (size_t)c->held.newcomers++ * COLL__ID_LENGTH, c->waiting->waiters[i].id);
-}
-
-/* Do all newcomers of the own proposal still wait?  Those that have come since wait for the next decision. */
-static bool coll__consensus_all_wait(const coll__consensus *c)
-{
-    bool all = true;
-
-    for (int i = 0; i < c->held.newcomers && all; i++) {
-        const int at = c->waiting ? coll__waiting_find(c->waiting, coll__newcomer(&c->held, c->count, i)) : 0;
-        all = c->waiting && at < c->waiting->count && c->waiting->waiters[at].is_up;
-    }
-    return all;
-}
 
 /* Make the proposal, or replace the own one if those that are there have changed.  Decide if all have accepted it. */
 static void coll__consensus_propose(coll__consensus *c)
@@ -12158,11 +11950,11 @@ static void coll__consensus_propose(coll__consensus *c)
         if (p->is_there) flags &= p->flags;
         is_same = is_same && p->is_there == coll__place_in(c->held.members, i);
     }
-    is_same = is_same && c->held.flags == flags && coll__consensus_all_wait(c);
+    is_same = is_same && c->held.flags == flags;
     if (c->ballot < c->base || (!c->is_bound && !is_same)) {
         c->ballot = c->ballot < c->base ? c->base : c->ballot + 1;
         for (int i = 0; i < c->count && !c->is_bound; i++) coll__place_set(c->held.members, i, c->places[i].is_there);
-        if (!c->is_bound) c->held.kind = c->kind, c->held.flags = flags, coll__consensus_admit(c);
+        if (!c->is_bound) c->held.kind = c->kind, c->held.flags = flags;
     }
     for (int i = 0; i < c->count; i++)
         if (i != c->me && c->places[i].is_there && c->places[i].holds != c->ballot) is_accepted = false;
@@ -22996,7 +22788,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__rank_slot {
     uint32_t pid;                                 /* several processes: that of this rank                     */
     int      process;                             /* lowest rank of the same address space                    */
     coll__region regions[COLL__REGIONS];          /* several processes                                        */
-    coll__doorbell doorbell;                      /* if there are any; its descriptors belong to this rank's process */
+    coll__doorbell doorbell;                      /* if the domain uses them; its descriptors belong to this rank's process */
     uint64_t doorbell_id;                         /* several processes: identity of the pipe                  */
     __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
     uint32_t arrived;                             /* number of these messages                                 */
@@ -33977,8 +33769,8 @@ static coll_status coll__member_note_next(coll__agreement *h, coll__member_line 
     if (!error) {
         const unsigned char *const head = line->in + COLL__CONTROL_TEXT;
         if (!coll__control_read(line->in, h->count, &control) || control.note != COLL__CONTROL_MEMBERS) return COLL_ERR_PEER;
-        *length = coll__member_note_length(head, h->count);
-        if (*length == 0) return COLL_ERR_PEER;
+        const bool has_decision = coll__member_note_has_decision((coll__member_note_kind)head[0], coll__get64(head + 8));
+        *length = has_decision ? coll__member_note_most(h->count) : COLL__NOTE_HEAD;
         error = coll__pipe_fill(&line->pipe, line->in, &line->received, coll__note_messages(*length));
     }
     if (error) return error == EAGAIN ? COLL_PENDING : COLL_ERR_PEER;

@@ -18,8 +18,6 @@
  * accepted, that of the highest ballot, for that may be decided.  Only the proposer that counts its own acceptances decides.
  * So it may replace its own proposal at the next ballot as long as one is missing.
  *
- * A newcomer has no vote: it answers as all members do, and may propose, but its answer is no part of a quorum.
- *
  * All that a member must remember is kept between operations that fail and are begun again: its promise and what it has accepted.
  * A member is lost if it refuses connections or has left, and late if it gives no sign for `grace`.  With a quorum late members
  * are not waited for.  A member that a decision leaves out is given up, for ever.
@@ -30,7 +28,6 @@
 #define COLL_CONSENSUS_H
 
 #include "coll_decision.h"
-#include "coll_waiting.h"
 
 enum { COLL__CONSENSUS_SIGNS = 8 };               /* signs of life per grace                                  */
 
@@ -49,7 +46,6 @@ typedef struct coll__consensus_place {
     bool     is_lost, is_late;
     bool     is_suspect;                          /* declared dead by another member, perhaps wrongly         */
     bool     has_failed;                          /* a decision has left it out                               */
-    bool     is_newcomer;                         /* it has no vote yet                                       */
     bool     owes_hold, owes_decision, owes_refusal, owes_ping;       /* what is to be said to it             */
     bool     is_prepared;                            /* proposer: it was sent the prepare of `base`              */
     uint64_t asked, holds;                        /* proposer: the last proposal sent to it; accepted by it   */
@@ -59,7 +55,6 @@ typedef struct coll__consensus_place {
 
 typedef struct coll__consensus {
     int      count, me;
-    int      first_voter, weight;                 /* weight: of all                                           */
     coll__consensus_role role;
     uint32_t slot;                                /* of the next decision                                     */
     uint64_t promised, ballot;                    /* it accepts nothing below; of `held`, 0: none             */
@@ -73,34 +68,13 @@ typedef struct coll__consensus {
     int      counted;                             /* proposer, and too few: how many were there               */
     int64_t  grace, began, until, deadline, ping_at, heard_at;        /* heard_at: from the proposer          */
     coll__consensus_place *places;
-    coll__waiting *waiting;                       /* processes that a go on admits; NULL: none                */
 } coll__consensus;
 
 /* ---- >>open ---- */
 
-static inline size_t coll__consensus_set_length(int count)
-{
-    return coll__places_length(count) + COLL__NEWCOMERS_MOST * COLL__ID_LENGTH;
-}
-
 static inline size_t coll__consensus_memory(int count)
 {
-    return coll__round_up((size_t)count * sizeof(coll__consensus_place), sizeof(uint64_t))
-         + 2 * coll__consensus_set_length(count);
-}
-
-static inline int coll__consensus_weight(const coll__consensus *c, int place)
-{
-    if (c->places[place].is_newcomer) return COLL__WEIGHT_NEWCOMER;
-    return place == c->first_voter ? COLL__WEIGHT_FIRST : COLL__WEIGHT;
-}
-
-/* After a change of the voters. */
-static void coll__consensus_weigh(coll__consensus *c)
-{
-    c->first_voter = c->weight = 0;
-    while (c->first_voter < c->count && c->places[c->first_voter].is_newcomer) c->first_voter++;
-    for (int i = 0; i < c->count; i++) c->weight += coll__consensus_weight(c, i);
+    return coll__round_up((size_t)count * sizeof(coll__consensus_place), sizeof(uint64_t)) + 2 * coll__places_length(count);
 }
 
 /* `memory` has coll__consensus_memory(count) bytes, which are 0. */
@@ -111,15 +85,7 @@ static void coll__consensus_open(coll__consensus *c, void *memory, int count, in
 
     *c = (coll__consensus){ .count = count, .me = me, .slot = 1, .places = (coll__consensus_place *)memory };
     c->held.members = sets;
-    c->past.members = sets + coll__consensus_set_length(count);
-    coll__consensus_weigh(c);
-}
-
-/* Before the first operation: this place belongs to a newcomer. */
-static COLL__UNUSED void coll__consensus_newcomer(coll__consensus *c, int place)
-{
-    c->places[place].is_newcomer = true;
-    coll__consensus_weigh(c);
+    c->past.members = sets + coll__places_length(count);
 }
 
 static inline bool coll__consensus_is_busy(const coll__consensus *c)
@@ -138,21 +104,17 @@ static inline void coll__decision_copy(const coll__consensus *c, coll__decision 
 {
     to->kind = from->kind;
     to->flags = from->flags;
-    to->newcomers = from->newcomers;
-    memmove(to->members, from->members, coll__decision_length(from, c->count));
+    memmove(to->members, from->members, coll__places_length(c->count));
 }
 
 /* ---- >>views ---- */
 
 static int coll__consensus_there(const coll__consensus *c, bool *is_quorum)
 {
-    int there = 0, weight = 0;
+    int there = 0;
 
-    for (int i = 0; i < c->count; i++) {
-        there += c->places[i].is_there;
-        weight += c->places[i].is_there ? coll__consensus_weight(c, i) : 0;
-    }
-    *is_quorum = coll__is_enough_weight(weight, c->weight);
+    for (int i = 0; i < c->count; i++) there += c->places[i].is_there;
+    *is_quorum = coll__is_enough(there, c->places[0].is_there, c->count);
     return there;
 }
 
@@ -161,9 +123,8 @@ static bool coll__consensus_may_be_enough(const coll__consensus *c)
 {
     int most = 0;
 
-    for (int i = 0; i < c->count; i++)
-        if (i == c->me || !(c->places[i].is_lost || c->places[i].has_failed)) most += coll__consensus_weight(c, i);
-    return coll__is_enough_weight(most, c->weight);
+    for (int i = 0; i < c->count; i++) most += i == c->me || !(c->places[i].is_lost || c->places[i].has_failed);
+    return coll__is_enough(most, c->me == 0 || !(c->places[0].is_lost || c->places[0].has_failed), c->count);
 }
 
 static int coll__consensus_first(const coll__consensus *c)
@@ -250,13 +211,7 @@ static void coll__consensus_decide(coll__consensus *c, const coll__decision *dec
         coll__consensus_place *const p = &c->places[i];
         if (c->role == COLL__CONSENSUS_PROPOSES && i != c->me) p->owes_decision = true;
         if (!coll__place_in(c->past.members, i)) p->has_failed = true;
-        else if (c->past.kind == COLL__DECIDES_CONFIRM) p->is_newcomer = false;
         p->owes_hold = p->owes_ping = p->is_there = false;
-    }
-    coll__consensus_weigh(c);
-    for (int i = 0; i < c->past.newcomers && c->waiting; i++) {
-        const int at = coll__waiting_find(c->waiting, coll__newcomer(&c->past, c->count, i));
-        if (at < c->waiting->count) coll__waiting_remove(c->waiting, at);
     }
     c->role = goes_on ? COLL__CONSENSUS_DECIDED : COLL__CONSENSUS_GIVEN_UP;
 }
@@ -373,43 +328,7 @@ static bool coll__consensus_note(coll__consensus *c, int place, const unsigned c
     return true;
 }
 
-/* A process without a place in this world asks to join, on a line that is up.  The caller knows the ids of its places: it tells
- * such a process the decision that made this world, and does not ask.  Moved: *to is the place of the member to ask; -1: ask the
- * next world. */
-static COLL__UNUSED coll__join_answer coll__consensus_join(coll__consensus *c, uint64_t id, int line, int *to)
-{
-    const bool is_over = coll__consensus_is_over(c);
-    const int first = c->role == COLL__CONSENSUS_FOLLOWS ? c->proposer : coll__consensus_first(c);
-
-    *to = is_over ? -1 : first;
-    if (is_over || first != c->me || !c->waiting) return COLL__JOIN_MOVED;
-    return coll__waiting_add(c->waiting, id, line);
-}
-
 /* ---- >>time ---- */
-
-/* The processes that wait, of which none has a place here yet, as newcomers of the own proposal. */
-static void coll__consensus_admit(coll__consensus *c)
-{
-    unsigned char *const ids = c->held.members + coll__places_length(c->count);
-
-    c->held.newcomers = 0;
-    for (int i = 0; c->kind == COLL__DECIDES_GO_ON && c->waiting && i < c->waiting->count; i++)
-        if (c->waiting->waiters[i].is_up)
-            coll__put64(ids + (size_t)c->held.newcomers++ * COLL__ID_LENGTH, c->waiting->waiters[i].id);
-}
-
-/* Do all newcomers of the own proposal still wait?  Those that have come since wait for the next decision. */
-static bool coll__consensus_all_wait(const coll__consensus *c)
-{
-    bool all = true;
-
-    for (int i = 0; i < c->held.newcomers && all; i++) {
-        const int at = c->waiting ? coll__waiting_find(c->waiting, coll__newcomer(&c->held, c->count, i)) : 0;
-        all = c->waiting && at < c->waiting->count && c->waiting->waiters[at].is_up;
-    }
-    return all;
-}
 
 /* Make the proposal, or replace the own one if those that are there have changed.  Decide if all have accepted it. */
 static void coll__consensus_propose(coll__consensus *c)
@@ -422,11 +341,11 @@ static void coll__consensus_propose(coll__consensus *c)
         if (p->is_there) flags &= p->flags;
         is_same = is_same && p->is_there == coll__place_in(c->held.members, i);
     }
-    is_same = is_same && c->held.flags == flags && coll__consensus_all_wait(c);
+    is_same = is_same && c->held.flags == flags;
     if (c->ballot < c->base || (!c->is_bound && !is_same)) {
         c->ballot = c->ballot < c->base ? c->base : c->ballot + 1;
         for (int i = 0; i < c->count && !c->is_bound; i++) coll__place_set(c->held.members, i, c->places[i].is_there);
-        if (!c->is_bound) c->held.kind = c->kind, c->held.flags = flags, coll__consensus_admit(c);
+        if (!c->is_bound) c->held.kind = c->kind, c->held.flags = flags;
     }
     for (int i = 0; i < c->count; i++)
         if (i != c->me && c->places[i].is_there && c->places[i].holds != c->ballot) is_accepted = false;

@@ -2,20 +2,16 @@
  *
  * The members of a world have places: 0 to count - 1.  They make decisions one after the other; each has a number, its slot.
  *
- *     go on     these members continue in the next world, with these newcomers; the others are given up.  The last decision
- *     confirm   the newcomers among these members vote from now on; the others have failed
+ *     go on     these members continue in the next world; the others are given up.  The last decision of a world
  *     flags     the bitwise AND of the flags of these members; the others have failed
- *
- * A newcomer is a process that has asked to join, by its id, a random number.  It has a place in the next world, and no vote
- * until the decision that confirms it.  So newcomers that die before that cannot take the quorum away from the voters.
  *
  * Bytes of a note, little endian:
  *
  *     0 kind   1 kind of the decision   4 slot   8 ballot   16 promised   24 flags   32 flags of the note itself
  *
- *     40 the members: a bit for each place, then the ids of the newcomers, 8 bytes each
+ *     40 the members: a bit for each place
  *
- * The members, newcomers and the flags at 24 are those of the decision; a note without one ends at 40. */
+ * The members and the flags at 24 are those of the decision; a note without one ends at 40. */
 #ifndef COLL_DECISION_H
 #define COLL_DECISION_H
 
@@ -42,9 +38,9 @@ static inline int coll__places_in(const unsigned char *set, int count)
 
 /* ---- >>quorum ---- */
 
-/* A voter weighs 2, the first one 3, a newcomer 0.  A quorum has more than half of the weight: more than half of the voters, or
- * exactly half with the first. */
-enum { COLL__WEIGHT_NEWCOMER = 0, COLL__WEIGHT = 2, COLL__WEIGHT_FIRST = 3 };
+/* A member weighs 2, and the first one 3.  A quorum has more than half of the weight: more than half of the members, or exactly
+ * half with the first. */
+enum { COLL__WEIGHT = 2, COLL__WEIGHT_FIRST = 3 };
 
 static inline bool coll__is_enough_weight(int weight, int all) { return 2 * weight > all; }
 
@@ -96,17 +92,12 @@ typedef enum coll__member_note_kind {
     COLL__NOTE_LIMIT
 } coll__member_note_kind;
 
-typedef enum coll__decision_kind {
-    COLL__DECIDES_NOTHING, COLL__DECIDES_GO_ON, COLL__DECIDES_FLAGS, COLL__DECIDES_CONFIRM, COLL__DECIDES_LIMIT
-} coll__decision_kind;
-
-enum { COLL__NEWCOMERS_MOST = 256, COLL__ID_LENGTH = 8 };
+typedef enum coll__decision_kind { COLL__DECIDES_NOTHING, COLL__DECIDES_GO_ON, COLL__DECIDES_FLAGS } coll__decision_kind;
 
 typedef struct coll__decision {
     coll__decision_kind kind;
     uint64_t       flags;
-    unsigned char *members;                       /* a bit for each place; behind them the ids                */
-    int            newcomers;
+    unsigned char *members;                       /* a bit for each place                                     */
 } coll__decision;
 
 typedef struct coll__member_note {
@@ -117,61 +108,14 @@ typedef struct coll__member_note {
     coll__decision decision;                      /* its members are in the bytes that were read              */
 } coll__member_note;
 
-enum { COLL__NOTE_HEAD = 40, COLL__NOTE_NEWCOMERS = 2 };  /* the second: where the head has their number, in 16 bits */
+enum { COLL__NOTE_HEAD = 40 };
 
 /* The longest note of a world of `count` members. */
-static inline size_t coll__member_note_most(int count)
-{
-    return COLL__NOTE_HEAD + coll__places_length(count) + COLL__NEWCOMERS_MOST * COLL__ID_LENGTH;
-}
-
-/* The id of the newcomer with this number. */
-static inline uint64_t coll__newcomer(const coll__decision *d, int count, int number)
-{
-    return coll__get64(d->members + coll__places_length(count) + (size_t)number * COLL__ID_LENGTH);
-}
-
-/* The number of a newcomer; -1: it is not in the decision. */
-static inline int coll__newcomer_number(const coll__decision *d, int count, uint64_t id)
-{
-    for (int i = 0; i < d->newcomers; i++) if (coll__newcomer(d, count, i) == id) return i;
-    return -1;
-}
-
-/* Bytes of the members and newcomers of a decision. */
-static inline size_t coll__decision_length(const coll__decision *d, int count)
-{
-    return coll__places_length(count) + (size_t)d->newcomers * COLL__ID_LENGTH;
-}
-
-/* The places of the next world: survivors in their order, then newcomers.  If `fills`, newcomers take the places of those that
- * are given up, from the lowest on, and places that are left over are closed.  from[i]: the place in this world, or -1 - the
- * number of a newcomer.  Returns how many; `from` has room for `count` and all newcomers. */
-static COLL__UNUSED int coll__decision_table(const coll__decision *d, int count, bool fills, int *from)
-{
-    int places = 0, newcomers = 0;
-
-    for (int i = 0; i < count; i++) {
-        if (coll__place_in(d->members, i)) from[places++] = i;
-        else if (fills && newcomers < d->newcomers) from[places++] = -1 - newcomers++;
-    }
-    while (newcomers < d->newcomers) from[places++] = -1 - newcomers++;
-    return places;
-}
+static inline size_t coll__member_note_most(int count) { return COLL__NOTE_HEAD + coll__places_length(count); }
 
 static inline bool coll__member_note_has_decision(coll__member_note_kind kind, uint64_t ballot)
 {
     return kind == COLL__NOTE_PROPOSE || kind == COLL__NOTE_DECIDED || (kind == COLL__NOTE_HOLD && ballot > 0);
-}
-
-/* The length of a note with this head; 0: it is not valid. */
-static size_t coll__member_note_length(const unsigned char *head, int count)
-{
-    const bool has_decision = coll__member_note_has_decision((coll__member_note_kind)head[0], coll__get64(head + 8));
-    const size_t newcomers = coll__get16(head + COLL__NOTE_NEWCOMERS);
-
-    if (newcomers > 0 && (!has_decision || head[1] != COLL__DECIDES_GO_ON || newcomers > COLL__NEWCOMERS_MOST)) return 0;
-    return COLL__NOTE_HEAD + (has_decision ? coll__places_length(count) + newcomers * COLL__ID_LENGTH : 0);
 }
 
 /* Writes a note; returns its length. */
@@ -182,34 +126,31 @@ static size_t coll__member_note_write(unsigned char *to, const coll__member_note
     memset(to, 0, COLL__NOTE_HEAD);
     to[0] = (unsigned char)n->kind;
     to[1] = has_decision ? (unsigned char)n->decision.kind : 0;
-    coll__put16(to + COLL__NOTE_NEWCOMERS, has_decision ? (uint32_t)n->decision.newcomers : 0);
     coll__put32(to + 4, n->slot);
     coll__put64(to + 8, n->ballot);
     coll__put64(to + 16, n->promised);
     coll__put64(to + 24, has_decision ? n->decision.flags : 0);
     coll__put64(to + 32, n->flags);
     if (!has_decision) return COLL__NOTE_HEAD;
-    memcpy(to + COLL__NOTE_HEAD, n->decision.members, coll__decision_length(&n->decision, count));
-    return COLL__NOTE_HEAD + coll__decision_length(&n->decision, count);
+    memcpy(to + COLL__NOTE_HEAD, n->decision.members, coll__places_length(count));
+    return coll__member_note_most(count);
 }
 
 /* Reads a note of `length` bytes, which must stay while it is used.  Returns false: it is not valid in this world. */
 static bool coll__member_note_read(coll__member_note *n, const unsigned char *from, size_t length, int count)
 {
-    if (length < COLL__NOTE_HEAD || from[0] == COLL__NOTE_NONE || from[0] >= COLL__NOTE_LIMIT) return false;
-    if (length != coll__member_note_length(from, count)) return false;
+    if (length < COLL__NOTE_HEAD || from[0] == COLL__NOTE_NONE || from[0] >= COLL__NOTE_LIMIT || from[2] || from[3]) return false;
     n->kind = (coll__member_note_kind)from[0];
     n->slot = coll__get32(from + 4);
     n->ballot = coll__get64(from + 8);
     n->promised = coll__get64(from + 16);
     n->flags = coll__get64(from + 32);
-    n->decision = (coll__decision){ (coll__decision_kind)from[1], coll__get64(from + 24), NULL, 0 };
-    if (!coll__member_note_has_decision(n->kind, n->ballot)) return from[1] == 0;
-    const int spare = (int)(8 * coll__places_length(count)) - count;
-    if (from[1] == COLL__DECIDES_NOTHING || from[1] >= COLL__DECIDES_LIMIT) return false;
+    n->decision = (coll__decision){ (coll__decision_kind)from[1], coll__get64(from + 24), NULL };
+    if (!coll__member_note_has_decision(n->kind, n->ballot)) return from[1] == 0 && length == COLL__NOTE_HEAD;
+    if (from[1] != COLL__DECIDES_GO_ON && from[1] != COLL__DECIDES_FLAGS) return false;
     n->decision.members = (unsigned char *)(uintptr_t)from + COLL__NOTE_HEAD;
-    n->decision.newcomers = (int)coll__get16(from + COLL__NOTE_NEWCOMERS);
-    return n->decision.members[coll__places_length(count) - 1] >> (8 - spare) == 0;
+    const int spare = (int)(8 * coll__places_length(count)) - count;
+    return length == coll__member_note_most(count) && n->decision.members[coll__places_length(count) - 1] >> (8 - spare) == 0;
 }
 
 #endif /* COLL_DECISION_H */

@@ -1,7 +1,6 @@
 /* test_members - the consensus of members (core/membership) in a world of its own: 2 to 9 members, and lines between them.
  * Everything follows from one seed: when members begin, delays, deaths, pauses, cuts in one direction or both, lines that
- * end, errors and repeated calls; and processes that join, so that one world follows another.  Then all is healed, and
- * progress is required.
+ * end, errors and repeated calls.  Then all is healed, and progress is required.
  *     test_members [SEEDS [FIRST]]      COLL_TEST_SEED=... replays one seed, and prints what happens */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1
@@ -16,74 +15,51 @@
 #include "../support/check.h"
 
 enum {
-    MEMBERS = 9, JOINERS = 3, MOST = MEMBERS + JOINERS, WORLDS = 3, SLOTS = 8, ACCEPTED = 48, EVENTS = 1 << 16, STEPS = 1 << 18,
-    HELD = 1 << 14, ROOM = 96,
-    NEVER_ENDS = 600, ASKS = 60                   /* virtual seconds; after the faults, a process asks to join */
+    MOST = 9, SLOTS = 4, ACCEPTED = 64, EVENTS = 1 << 16, STEPS = 1 << 18, HELD = 1 << 14,
+    NEVER_ENDS = 600                              /* virtual seconds                                          */
 };
 
-typedef enum event_kind {
-    NOTE, JOIN, JOINED, CALL, TICK, BEGIN, ASK, DOWN, KILL, STOP, GO_ON, CUT, HEAL, SUSPECT, TURN, END_LINE
-} event_kind;
+typedef enum event_kind { NOTE, CALL, TICK, BEGIN, DOWN, KILL, STOP, GO_ON, CUT, HEAL, SUSPECT, END_LINE } event_kind;
 
 typedef struct event {
     int64_t  at;
     uint64_t order;
     event_kind kind;
-    int      from, to;                            /* processes                                                */
-    int      world, answer;                       /* of a note; joined: of the decision, and the process to ask */
+    int      from, to;
     unsigned line;                                /* the number of the line                                   */
     size_t   length;
-    unsigned char bytes[ROOM];
+    unsigned char bytes[48];
 } event;
 
-/* What a process knows of one world. */
-typedef struct side {
-    coll__consensus c;
-    uint64_t memory[MOST * sizeof(coll__consensus_place) / 8 + 2 * COLL__NEWCOMERS_MOST + 16];
-    uint32_t seen;                                /* the slot at the last look                                */
-    uint64_t accepted[SLOTS][ACCEPTED];
-    int      accepted_count[SLOTS];
-    unsigned char entry[ROOM];                    /* the note of the world before that made this one          */
-    size_t   entry_length;
-} side;
-
 typedef struct member {
-    side     sides[WORLDS];
-    int      world;                               /* the last one that it is in; -1: none yet                 */
+    coll__consensus c;
+    uint64_t memory[MOST * sizeof(coll__consensus_place) / 8 + 8];
     bool     is_dead, is_stopped, has_begun, is_late_to_begin;
     int      flags_left, errors;                  /* operations before the last; how often it failed          */
-    uint64_t flags, id;
+    uint64_t flags;
     int64_t  began, tick_at;
-    bool     is_calling[MOST], is_up[MOST];       /* is_up: as far as it knows                                */
-    int      asks;                                /* a process that wants to join: which it asks              */
-    coll__waiting waiting;
-    coll__waiter  waiters[JOINERS];
+    uint32_t seen;                                /* the slot at the last look                                */
+    bool     is_calling[MOST];
+    uint64_t accepted[SLOTS][ACCEPTED];
+    int      accepted_count[SLOTS];
 } member;
-
-/* A world, as the first member that knows it does. */
-typedef struct world {
-    int      count, process[MOST];                /* by place; 0: not yet                                     */
-    unsigned voters[SLOTS + 1];                   /* of each slot                                             */
-    bool     is_decided[SLOTS];
-    coll__decision_kind kind[SLOTS];
-    uint64_t flags[SLOTS], value[SLOTS];
-    unsigned set[SLOTS];
-} world;
 
 static struct {
     uint64_t seed, state, order;
     int64_t  now, healed_at, grace, limit;        /* us                                                       */
-    int      count, total, worlds, events, flag_ops;        /* count: members of the first world              */
-    bool     talks, fills, is_cut[MOST][MOST], is_up[MOST][MOST], is_healed;
-    int      turn_kind, turn_count;               /* the network is cut anew when so many notes of this kind were sent */
+    int      count, events, flag_ops;
+    bool     talks, is_cut[MOST][MOST], is_up[MOST][MOST], is_healed;
     unsigned line[MOST][MOST];
     int64_t  last[MOST][MOST];                    /* the last arrival, by direction                           */
     member   m[MOST];
-    world    w[WORLDS];
     event   *heap, *held;                         /* held: cannot arrive now                                  */
     int      held_count;
+    bool     is_decided[SLOTS];
+    coll__decision_kind decided_kind[SLOTS];
+    uint64_t decided_flags[SLOTS];
+    unsigned decided_set[SLOTS];
     int64_t  slowest;
-    uint64_t decisions, too_few, given_up, joined, confirmed;
+    uint64_t decisions, too_few, given_up;
 } w;
 
 static uint64_t draw(void) { return w.state += UINT64_C(0x9e3779b97f4a7c15), coll__mix64(w.state); }
@@ -95,15 +71,6 @@ static int64_t below(int64_t n) { return (int64_t)(draw() % (uint64_t)n); }
         if (!(condition)) fprintf(stderr, "seed %llu, at %.6f s: ", (unsigned long long)w.seed, (double)w.now * 1e-6); \
         CHECK(condition, __VA_ARGS__);                                                           \
     } while (0)
-
-static int place_of(int e, int process)
-{
-    for (int i = 0; i < w.w[e].count; i++) if (w.w[e].process[i] == process) return i;
-    return -1;
-}
-
-/* Has the process entered this world? */
-static bool is_in(int process, int e) { return e <= w.m[process].world && w.m[process].sides[e].c.count > 0; }
 
 /* ---- >>events: a heap by (time, order) ---- */
 
@@ -140,99 +107,71 @@ static event pop(void)
 
 /* ---- >>what must hold ---- */
 
-static uint64_t value_of(const coll__decision *d, int count)
+static uint64_t value_of(const coll__decision *d)
 {
     uint64_t hash = coll__hash_with(coll__hash_with(coll__hash_of_none, (uint64_t)d->kind), d->flags);
-    for (size_t i = 0; i < coll__decision_length(d, count); i++) hash = coll__hash_with(hash, d->members[i]);
+    for (size_t i = 0; i < coll__places_length(w.count); i++) hash = coll__hash_with(hash, d->members[i]);
     return hash;
 }
 
-static unsigned set_of(const coll__decision *d, int count)
+static unsigned set_of(const coll__decision *d)
 {
     unsigned set = 0;
-    for (int i = 0; i < count; i++) set |= (unsigned)coll__place_in(d->members, i) << i;
+    for (int i = 0; i < w.count; i++) set |= (unsigned)coll__place_in(d->members, i) << i;
     return set;
 }
 
-/* More than half of the voters, or half with the first. */
-static bool is_most(unsigned set, unsigned voters)
-{
-    const int there = __builtin_popcount(set & voters), all = __builtin_popcount(voters);
-    return 2 * there > all || (2 * there == all && (set & voters & (0 - voters)));
-}
-
 /* Remember what a member has accepted. */
-static void note_accepted(side *m)
+static void note_accepted(member *m)
 {
     const uint32_t s = m->c.slot - 1;
     if (s >= SLOTS || m->c.ballot == 0) return;
-    const uint64_t what = coll__hash_with(value_of(&m->c.held, m->c.count), m->c.ballot);
+    const uint64_t what = coll__hash_with(value_of(&m->c.held), m->c.ballot);
     for (int i = 0; i < m->accepted_count[s]; i++) if (m->accepted[s][i] == what) return;
     if (m->accepted_count[s] < ACCEPTED) m->accepted[s][m->accepted_count[s]++] = what;
 }
 
 /* Has a quorum accepted one value at one ballot? */
-static bool was_accepted(int e, uint32_t s)
+static bool was_accepted(uint32_t s)
 {
-    for (int k = 0; k < w.w[e].count; k++) {
-        const side *one = &w.m[w.w[e].process[k]].sides[e];
-        for (int a = 0; a < one->accepted_count[s]; a++) {
-            unsigned set = 0;
-            for (int i = 0; i < w.w[e].count; i++) {
-                const side *m = &w.m[w.w[e].process[i]].sides[e];
-                for (int b = 0; b < m->accepted_count[s]; b++) if (m->accepted[s][b] == one->accepted[s][a]) set |= 1u << i;
-            }
-            if (is_most(set, w.w[e].voters[s])) return true;
+    for (int k = 0; k < w.count; k++)
+        for (int a = 0; a < w.m[k].accepted_count[s]; a++) {
+            bool has_first = false;
+            int there = 0;
+            for (int i = 0; i < w.count; i++)
+                for (int b = 0; b < w.m[i].accepted_count[s]; b++)
+                    if (w.m[i].accepted[s][b] == w.m[k].accepted[s][a]) there++, has_first |= i == 0;
+            if (coll__is_enough(there, has_first, w.count)) return true;
         }
-    }
     return false;
 }
 
-/* A decision is sound: of a quorum of the voters; its newcomers are processes that want to join, each once. */
-static void check_sound(int e, int place, uint32_t s, const coll__decision *d)
+/* A member has learnt a decision. */
+static void check_decision(int place, uint32_t s)
 {
-    world *const of = &w.w[e];
-    const unsigned set = set_of(d, of->count);
-    uint64_t flags = ~UINT64_C(0);
-
-    for (int i = 0; i < of->count; i++) if (set >> i & 1) flags &= w.m[of->process[i]].flags << s;
-    DEMAND(d->flags == flags, "slot %u: flags %llx, and the members' are %llx", s + 1, (unsigned long long)d->flags,
-           (unsigned long long)flags);
-    DEMAND(is_most(set, of->voters[s]), "world %d, slot %u: %x is no quorum of %x", e, s + 1, set, of->voters[s]);
-    DEMAND(set == 1u << place || was_accepted(e, s), "world %d, slot %u: %x was not accepted by a quorum", e, s + 1, set);
-    DEMAND(s == 0 || of->is_decided[s - 1], "slot %u is decided before the one before it", s + 1);
-    DEMAND(s == 0 || !(set & ~of->set[s - 1]), "slot %u: %x, after %x", s + 1, set, of->set[s - 1]);
-    DEMAND(s == 0 || of->kind[s - 1] != COLL__DECIDES_GO_ON, "slot %u, after the last", s + 1);
-    for (int i = 0; i < d->newcomers; i++) {
-        const uint64_t id = coll__newcomer(d, of->count, i);
-        int who = w.count;
-        while (who < w.total && w.m[who].id != id) who++;
-        DEMAND(who < w.total && place_of(e, who) < 0, "world %d: newcomer %llx is no process, or a member", e,
-               (unsigned long long)id);
-        DEMAND(coll__newcomer_number(d, of->count, id) == i, "world %d: newcomer %llx is in it twice", e, (unsigned long long)id);
-    }
-}
-
-/* A process has learnt a decision. */
-static void check_decision(int process, int e, uint32_t s)
-{
-    const coll__decision *const d = &w.m[process].sides[e].c.past;
-    world *const of = &w.w[e];
+    const coll__decision *const d = &w.m[place].c.past;
+    const unsigned set = set_of(d);
 
     if (s >= SLOTS) return;
-    if (!of->is_decided[s]) {
-        of->is_decided[s] = true;
-        of->kind[s] = d->kind;
-        of->set[s] = set_of(d, of->count);
-        of->value[s] = value_of(d, of->count);
-        check_sound(e, place_of(e, process), s, d);
-        of->voters[s + 1] = of->voters[s] | (d->kind == COLL__DECIDES_CONFIRM ? of->set[s] : 0);
+    if (!w.is_decided[s]) {
+        uint64_t flags = ~UINT64_C(0);
+        w.is_decided[s] = true;
+        w.decided_kind[s] = d->kind;
+        w.decided_flags[s] = d->flags;
+        w.decided_set[s] = set;
         w.decisions++;
-        w.joined += (uint64_t)d->newcomers;
-        w.confirmed += d->kind == COLL__DECIDES_CONFIRM;
+        for (int i = 0; i < w.count; i++) if (set >> i & 1) flags &= w.m[i].flags << s;
+        DEMAND(d->flags == flags, "slot %u: flags %llx, and the members' are %llx", s + 1, (unsigned long long)d->flags,
+               (unsigned long long)flags);
+        DEMAND(coll__is_enough(__builtin_popcount(set), set & 1, w.count), "slot %u: %x is no quorum of %d", s + 1, set, w.count);
+        DEMAND(set == 1u << place || was_accepted(s), "slot %u: %x was not accepted by a quorum", s + 1, set);
+        DEMAND(s == 0 || w.is_decided[s - 1], "slot %u is decided before the one before it", s + 1);
+        DEMAND(s == 0 || !(set & ~w.decided_set[s - 1]), "slot %u: %x, after %x", s + 1, set, w.decided_set[s - 1]);
     }
-    DEMAND(of->value[s] == value_of(d, of->count), "world %d, slot %u: process %d has kind %d, members %x; decided was kind %d, "
-           "members %x", e, s + 1, process, (int)d->kind, set_of(d, of->count), (int)of->kind[s], of->set[s]);
+    DEMAND(w.decided_kind[s] == d->kind && w.decided_flags[s] == d->flags && w.decided_set[s] == set,
+           "slot %u: place %d has kind %d, flags %llx, members %x; decided was kind %d, flags %llx, members %x", s + 1, place,
+           (int)d->kind, (unsigned long long)d->flags, set, (int)w.decided_kind[s], (unsigned long long)w.decided_flags[s],
+           w.decided_set[s]);
 }
 
 /* ---- >>the program of a member ---- */
@@ -240,142 +179,51 @@ static void check_decision(int process, int e, uint32_t s)
 static void begin(int i)
 {
     member *m = &w.m[i];
-    if (m->is_dead || m->world < 0) return;
-    coll__consensus *c = &m->sides[m->world].c;
-    bool has_newcomers = false;
+    const bool is_last = m->flags_left == 0;
 
-    if (coll__consensus_is_busy(c)) return;
+    if (m->is_dead || coll__consensus_is_busy(&m->c)) return;
     if (m->is_stopped) {
         m->is_late_to_begin = true;
         return;
     }
-    for (int k = 0; k < c->count; k++) has_newcomers |= c->places[k].is_newcomer && !c->places[k].has_failed;
-    const coll__decision_kind kind = has_newcomers && below(4) ? COLL__DECIDES_CONFIRM
-                                   : m->flags_left > 0 ? COLL__DECIDES_FLAGS : COLL__DECIDES_GO_ON;
     m->began = w.now;
     m->has_begun = true;
-    TALK("%d begins kind %d of slot %u of world %d", i, (int)kind, c->slot, m->world);
-    coll__consensus_begin(c, kind, m->flags << (c->slot - 1), w.now, w.is_healed ? 3000000 : w.grace,
-                          w.now + (w.is_healed ? 8000000 : w.limit));
+    TALK("%d begins %s of slot %u", i, is_last ? "go on" : "flags", m->c.slot);
+    coll__consensus_begin(&m->c, is_last ? COLL__DECIDES_GO_ON : COLL__DECIDES_FLAGS, m->flags << (m->c.slot - 1), w.now,
+                          w.is_healed ? 3000000 : w.grace, w.now + (w.is_healed ? 8000000 : w.limit));
 }
 
-/* The process enters a world, of which `d`, the last decision of the one before, is the table. */
-static void enter(int i, int e, const coll__decision *d)
+/* Looks at what has become of its operation. */
+static void look(int i)
 {
     member *m = &w.m[i];
-    world *of = &w.w[e], *before = e > 0 ? &w.w[e - 1] : NULL;
-    int from[2 * MOST];
+    coll__consensus *c = &m->c;
 
-    if (m->world >= e) return;
-    if (before && of->count == 0) {
-        of->count = coll__decision_table(d, before->count, w.fills, from);
-        for (int p = 0; p < of->count; p++) {
-            int who = from[p] >= 0 ? before->process[from[p]] : w.count;
-            if (from[p] >= 0) of->voters[0] |= 1u << p;
-            else while (w.m[who].id != coll__newcomer(d, before->count, -1 - from[p])) who++;
-            of->process[p] = who;
+    note_accepted(m);
+    if (c->slot != m->seen) {
+        DEMAND(c->slot == m->seen + 1, "place %d goes from slot %u to %u", i, m->seen, c->slot);
+        m->seen = c->slot;
+        check_decision(i, c->slot - 2);
+        TALK("%d learns slot %u: kind %d, members %x%s", i, c->slot - 1, (int)c->past.kind, set_of(&c->past),
+             c->role == COLL__CONSENSUS_GIVEN_UP ? ", without it" : "");
+        if (c->role == COLL__CONSENSUS_DECIDED && c->past.kind == COLL__DECIDES_FLAGS) {
+            if (m->flags_left > 0) m->flags_left--;
+            push(w.now + below(3) * below(200000), BEGIN, i, i);
         }
+        if (c->role == COLL__CONSENSUS_GIVEN_UP) w.given_up++;
     }
-    const int place = place_of(e, i);
-    DEMAND(place >= 0, "process %d enters world %d, and is not in it", i, e);
-    if (place < 0) return;
-    side *s = &m->sides[e];
-    const coll__member_note entry = { .kind = COLL__NOTE_DECIDED, .slot = 1, .decision = d ? *d : s->c.past };
-    if (before) s->entry_length = coll__member_note_write(s->entry, &entry, before->count);
-    coll__consensus_open(&s->c, s->memory, of->count, place);
-    s->c.waiting = &m->waiting;
-    s->seen = 1;
-    for (int p = 0; p < of->count; p++) {
-        if (!(of->voters[0] >> p & 1)) coll__consensus_newcomer(&s->c, p);
-        if (p != place && m->is_up[of->process[p]]) coll__consensus_up(&s->c, p);
+    if (c->role == COLL__CONSENSUS_TOO_FEW && m->has_begun) {
+        m->has_begun = false;
+        m->errors += w.is_healed;
+        w.too_few++;
+        TALK("%d has too few", i);
+        if (!w.is_healed || m->errors < 6) push(w.now + below(2000000), BEGIN, i, i);
     }
-    m->world = e;
-    m->flags_left = e > 0 ? (int)below(2) : w.flag_ops;
-    push(w.now + below(3) * below(200000), BEGIN, i, i);
-    TALK("%d enters world %d at place %d", i, e, place);
 }
 
 /* ---- >>lines ---- */
 
 static int64_t delay(void) { return 20 + below(10) * below(10) * below(200); }
-
-/* Sends on the line; NULL: it has ended. */
-static event *send(int i, int k, event_kind kind)
-{
-    int64_t at = w.now + delay();
-
-    if (!w.is_up[i][k]) return NULL;              /* it does not know yet                                     */
-    if (at <= w.last[i][k]) at = w.last[i][k] + 1;
-    w.last[i][k] = at;
-    event *e = push(at, kind, i, k);
-    e->line = w.line[i][k];
-    return e;
-}
-
-static void send_joined(int i, int to, int e, int ask)
-{
-    const coll__consensus *c = &w.m[i].sides[e].c;
-    const coll__member_note n = { .kind = COLL__NOTE_DECIDED, .slot = c->slot - 1, .decision = c->past };
-    event *v = send(i, to, JOINED);
-
-    if (!v) return;
-    v->world = e;
-    v->answer = ask;
-    v->length = ask < 0 ? coll__member_note_write(v->bytes, &n, c->count) : 0;
-}
-
-/* It has a place in world e: tell it the decision that made that world. */
-static void send_entry(int i, int to, int e)
-{
-    const side *s = &w.m[i].sides[e];
-    event *v = e > 0 ? send(i, to, JOINED) : NULL;
-
-    if (!v) return;
-    v->world = e - 1;
-    v->length = s->entry_length;
-    memcpy(v->bytes, s->entry, s->entry_length);
-}
-
-/* Looks at what has become of its operation. */
-static void look_at(int i, int e)
-{
-    member *m = &w.m[i];
-    side *s = &m->sides[e];
-    coll__consensus *c = &s->c;
-
-    note_accepted(s);
-    if (c->slot == s->seen && c->slot <= SLOTS) {
-        const unsigned voters = w.w[e].voters[c->slot - 1];
-        DEMAND(1u << c->first_voter == (voters & (0 - voters)) && c->weight == 2 * __builtin_popcount(voters) + 1,
-               "world %d, slot %u: the first voter is %d, all weigh %d, and the voters are %x", e, c->slot, c->first_voter,
-               c->weight, voters);
-    }
-    if (c->slot != s->seen) {
-        DEMAND(c->slot == s->seen + 1, "process %d goes from slot %u to %u", i, s->seen, c->slot);
-        s->seen = c->slot;
-        check_decision(i, e, c->slot - 2);
-        TALK("%d learns slot %u of world %d: kind %d, members %x%s", i, c->slot - 1, e, (int)c->past.kind,
-             set_of(&c->past, c->count), c->role == COLL__CONSENSUS_GIVEN_UP ? ", without it" : "");
-        if (c->role == COLL__CONSENSUS_DECIDED && c->past.kind != COLL__DECIDES_GO_ON) {
-            if (m->flags_left > 0 && c->past.kind == COLL__DECIDES_FLAGS) m->flags_left--;
-            push(w.now + below(3) * below(200000), BEGIN, i, i);
-        }
-        for (int k = w.count; k < w.total && c->past.kind == COLL__DECIDES_GO_ON && e + 1 < w.worlds; k++)
-            if (coll__newcomer_number(&c->past, c->count, w.m[k].id) >= 0) send_joined(i, k, e, -1);
-        if (c->role == COLL__CONSENSUS_DECIDED && c->past.kind == COLL__DECIDES_GO_ON && e + 1 < w.worlds)
-            enter(i, e + 1, &c->past);
-        if (c->role == COLL__CONSENSUS_GIVEN_UP) w.given_up++;
-    }
-    if (e == m->world && c->role == COLL__CONSENSUS_TOO_FEW && m->has_begun) {
-        m->has_begun = false;
-        m->errors += w.is_healed;
-        w.too_few++;
-        TALK("%d has too few", i);
-        if (!w.is_healed || m->errors < 8) push(w.now + below(2000000), BEGIN, i, i);
-    }
-}
-
-static void look(int i) { for (int e = 0; e < WORLDS; e++) if (is_in(i, e)) look_at(i, e); }
 
 static void line_down(int a, int b)
 {
@@ -386,67 +234,38 @@ static void line_down(int a, int b)
     push(w.now + delay(), DOWN, b, a);
 }
 
-static void call(int i, int k)
-{
-    if (w.m[i].is_up[k] || w.m[i].is_calling[k]) return;
-    w.m[i].is_calling[k] = true;
-    push(w.now + delay(), CALL, i, k);
-}
-
 static void pump(int i)
 {
-    static unsigned char bytes[COLL__NOTE_HEAD + 2 + COLL__NEWCOMERS_MOST * COLL__ID_LENGTH];
     member *m = &w.m[i];
-    int64_t next = 0;
 
     if (m->is_dead || m->is_stopped) return;
-    for (int e = 0; e < WORLDS; e++) {
-        coll__consensus *c = &m->sides[e].c;
-        if (!is_in(i, e)) continue;
-        coll__consensus_tick(c, w.now);
-        look_at(i, e);
-        for (int p = 0; p < c->count; p++) {
-            const int k = w.w[e].process[p];
-            size_t length;
-            while ((length = coll__consensus_say(c, p, bytes, w.now)) > 0) {
-                event *v = send(i, k, NOTE);
-                if (!v) continue;
-                v->world = e;
-                v->length = length;
-                memcpy(v->bytes, bytes, length);
-                if (bytes[0] == w.turn_kind && --w.turn_count == 0) push(w.now, TURN, i, k);
-            }
-            if (coll__consensus_wants(c, p)) call(i, k);
+    coll__consensus_tick(&m->c, w.now);
+    look(i);
+    for (int k = 0; k < w.count; k++) {
+        unsigned char bytes[48];
+        size_t length;
+        while ((length = coll__consensus_say(&m->c, k, bytes, w.now)) > 0) {
+            int64_t at = w.now + delay();
+            if (!w.is_up[i][k]) continue;         /* it does not know yet                                     */
+            if (at <= w.last[i][k]) at = w.last[i][k] + 1;
+            w.last[i][k] = at;
+            event *e = push(at, NOTE, i, k);
+            e->line = w.line[i][k];
+            e->length = length;
+            memcpy(e->bytes, bytes, length);
         }
-        const int64_t due = coll__consensus_next(c);
-        if (due && (next == 0 || due < next)) next = due;
+        if (coll__consensus_wants(&m->c, k) && !m->c.places[k].is_up && !m->is_calling[k]) {
+            m->is_calling[k] = true;
+            push(w.now + delay(), CALL, i, k);
+        }
     }
+    const int64_t next = coll__consensus_next(&m->c);
     if (next && next != m->tick_at) push(m->tick_at = next > w.now ? next : w.now + 1, TICK, i, i);
 }
 
-/* The line of i to k is up, is down, or k refuses: in all worlds. */
 static void up(int i, int k)
 {
-    if (w.m[i].is_up[k]) return;
-    w.m[i].is_up[k] = true;
-    for (int e = 0, p; e < WORLDS; e++) if (is_in(i, e) && (p = place_of(e, k)) >= 0) coll__consensus_up(&w.m[i].sides[e].c, p);
-}
-
-static int line_of(int i, int k) { return (int)w.line[i][k] * MOST + k; }
-
-static void down(int i, int k)
-{
-    if (!w.m[i].is_up[k] || w.is_up[i][k]) return;
-    w.m[i].is_up[k] = false;
-    for (int e = 0, p; e < WORLDS; e++) if (is_in(i, e) && (p = place_of(e, k)) >= 0) coll__consensus_down(&w.m[i].sides[e].c, p);
-    for (int a = 0; a < w.m[i].waiting.count; a++)
-        if (w.m[i].waiters[a].line % MOST == k) coll__waiting_ended(&w.m[i].waiting, w.m[i].waiters[a].line);
-}
-
-static void lost(int i, int k)
-{
-    for (int e = 0, p; e < WORLDS; e++)
-        if (is_in(i, e) && (p = place_of(e, k)) >= 0 && !w.m[i].is_up[k]) coll__consensus_lost(&w.m[i].sides[e].c, p);
+    if (!w.m[i].c.places[k].is_up) coll__consensus_up(&w.m[i].c, k);
 }
 
 /* i has called k. */
@@ -461,11 +280,11 @@ static void called(int i, int k)
     m->is_calling[k] = false;
     if (w.m[k].is_dead) {
         TALK("%d: %d refuses", i, k);
-        lost(i, k);
+        if (!m->c.places[k].is_up) coll__consensus_lost(&m->c, k);
         return;
     }
     if (w.is_up[i][k]) return;
-    if (m->is_up[k] || w.m[k].is_up[i]) {         /* the end of the old line is on its way                    */
+    if (m->c.places[k].is_up || w.m[k].c.places[i].is_up) {         /* the end of the old line is on its way    */
         m->is_calling[k] = true;
         push(w.now + 20000, CALL, i, k);
         return;
@@ -474,56 +293,6 @@ static void called(int i, int k)
     up(i, k);
     up(k, i);
     pump(k);
-}
-
-/* ---- >>joining ---- */
-
-/* A process that wants to join asks: one member after the other, or the one that it got. */
-static void ask(int i)
-{
-    member *m = &w.m[i];
-
-    if (m->world >= 0 || (w.is_healed && w.now > w.healed_at + ASKS * INT64_C(1000000))) return;
-    if (w.m[m->asks].is_dead || below(8) == 0) m->asks = (int)below(w.total);
-    if (m->asks != i) {
-        call(i, m->asks);
-        (void)send(i, m->asks, JOIN);
-    }
-    push(w.now + 20000 + below(300000), ASK, i, i);
-}
-
-/* A request has come: the worlds of the member answer in turn. */
-static void join(int i, int from)
-{
-    member *m = &w.m[i];
-    int to = -1;
-
-    for (int e = 0; e < WORLDS; e++) {
-        coll__consensus *c = &m->sides[e].c;
-        if (!is_in(i, e)) continue;
-        if (place_of(e, from) >= 0) {
-            send_entry(i, from, e);
-            return;
-        }
-        const coll__join_answer answer = coll__consensus_join(c, w.m[from].id, line_of(i, from), &to);
-        TALK("   %d asks %d to join world %d: %d", from, i, e, (int)answer);
-        if (answer == COLL__JOIN_MOVED && to < 0) continue;
-        if (answer == COLL__JOIN_MOVED) send_joined(i, from, e, w.w[e].process[to]);
-        return;
-    }
-}
-
-static void joined(const event *v)
-{
-    coll__member_note n;
-
-    if (v->length == 0) {
-        w.m[v->to].asks = v->answer;
-        return;
-    }
-    const bool is_valid = coll__member_note_read(&n, v->bytes, v->length, w.w[v->world].count);
-    DEMAND(is_valid, "%d to %d: an invalid decision", v->from, v->to);
-    if (is_valid) enter(v->to, v->world + 1, &n.decision);
 }
 
 /* ---- >>one event ---- */
@@ -541,34 +310,6 @@ static void release(void)
     }
 }
 
-static void suspect(int i, int k)
-{
-    for (int e = 0, p; e < WORLDS; e++)
-        if (is_in(i, e) && (p = place_of(e, k)) >= 0) coll__consensus_suspect(&w.m[i].sides[e].c, p);
-}
-
-/* No cut but this one, in both directions. */
-static void cut_only(unsigned set)
-{
-    TALK("cut: %x from the rest", set);
-    for (int i = 0; i < w.total; i++)
-        for (int k = 0; k < w.total; k++) w.is_cut[i][k] = set && ((set >> i ^ set >> k) & 1);
-    release();
-}
-
-/* The cut that waited for a note of i to k.  Some of the lines end, too, and some members call again. */
-static void turn(int i, int k)
-{
-    const bool ends = below(2), again = below(2);
-
-    if (i == k) w.turn_kind = 0;                  /* healed for good                                          */
-    if (i != k && !w.turn_kind) return;
-    cut_only(i == k ? 0 : ((unsigned)draw() | 1u << i) & ~(1u << k));
-    for (int a = 0; a < w.total && i != k; a++)
-        for (int b = 0; b < a; b++) if (w.is_cut[a][b] ? ends : again && below(2)) line_down(a, b);
-    if (below(4) == 0) w.turn_count = 1 + (int)below(6 * w.count);
-}
-
 static void fault(const event *e)
 {
     const int a = e->from, b = e->to;
@@ -577,7 +318,7 @@ static void fault(const event *e)
     if (e->kind == KILL) {
         TALK("%d is killed", a);
         m->is_dead = true;
-        for (int k = 0; k < w.total; k++) if (k != a) line_down(a, k);
+        for (int k = 0; k < w.count; k++) if (k != a) line_down(a, k);
     } else if (e->kind == STOP) {
         TALK("%d stops", a);
         m->is_stopped = true;
@@ -590,32 +331,15 @@ static void fault(const event *e)
         pump(a);
     } else if (e->kind == CUT || e->kind == HEAL) {
         TALK("%s: %x to %x", e->kind == CUT ? "cut" : "healed", a, b);
-        for (int i = 0; i < w.total; i++)
-            for (int k = 0; k < w.total; k++) if (a >> i & 1 && b >> k & 1) w.is_cut[i][k] = e->kind == CUT;
+        for (int i = 0; i < w.count; i++)
+            for (int k = 0; k < w.count; k++) if (a >> i & 1 && b >> k & 1) w.is_cut[i][k] = e->kind == CUT;
         release();
     } else if (e->kind == SUSPECT) {
         TALK("%d suspects %d", a, b);
-        suspect(a, b);
-    } else if (e->kind == TURN) {
-        turn(a, b);
+        coll__consensus_suspect(&m->c, b);
     } else {
         TALK("the line between %d and %d ends", a, b);
         line_down(a, b);
-    }
-}
-
-/* What comes on a line. */
-static void arrives(const event *e)
-{
-    const int who = e->to, place = e->kind == NOTE ? place_of(e->world, e->from) : 0;
-
-    if (e->line != w.line[e->from][who] || !w.m[who].is_up[e->from]) return;
-    if (e->kind == JOIN) join(who, e->from);
-    else if (e->kind == JOINED) joined(e);
-    else if (is_in(who, e->world)) {
-        DEMAND(coll__consensus_note(&w.m[who].sides[e->world].c, place, e->bytes, e->length, w.now), "%d to %d: refused", e->from,
-               who);
-        TALK("   %d -> %d: kind %d, world %d", e->from, who, e->bytes[0], e->world);
     }
 }
 
@@ -628,11 +352,10 @@ static void step(void)
         fault(&e);
         return;
     }
-    const bool is_sent = e.kind <= JOINED;
-    const int who = is_sent ? e.to : e.from;
+    const int who = e.kind == NOTE ? e.to : e.from;
     if (w.m[who].is_dead) return;
-    if (w.m[who].is_stopped || (is_sent && w.is_cut[e.from][e.to])) {             /* later, in order           */
-        if (is_sent && e.line != w.line[e.from][e.to]) return;
+    if (w.m[who].is_stopped || (e.kind == NOTE && w.is_cut[e.from][e.to])) {      /* later, in order           */
+        if (e.kind == NOTE && e.line != w.line[e.from][e.to]) return;
         if (e.kind == BEGIN) {
             begin(who);
             return;
@@ -641,12 +364,19 @@ static void step(void)
         w.held[w.held_count++] = e;
         return;
     }
-    if (is_sent) arrives(&e);
-    else if (e.kind == CALL) called(e.from, e.to);
-    else if (e.kind == BEGIN) begin(who);
-    else if (e.kind == ASK) ask(who);
-    else if (e.kind == DOWN) down(who, e.to);
-    else if (e.kind == TICK && w.m[who].tick_at == e.at) w.m[who].tick_at = 0;
+    if (e.kind == NOTE) {
+        if (e.line != w.line[e.from][e.to] || !w.m[who].c.places[e.from].is_up) return;
+        DEMAND(coll__consensus_note(&w.m[who].c, e.from, e.bytes, e.length, w.now), "%d to %d: refused", e.from, e.to);
+        TALK("   %d -> %d: kind %d", e.from, e.to, e.bytes[0]);
+    } else if (e.kind == CALL) {
+        called(e.from, e.to);
+    } else if (e.kind == BEGIN) {
+        begin(who);
+    } else if (e.kind == DOWN) {
+        if (w.m[who].c.places[e.to].is_up && !w.is_up[who][e.to]) coll__consensus_down(&w.m[who].c, e.to);
+    } else if (e.kind == TICK && w.m[who].tick_at == e.at) {
+        w.m[who].tick_at = 0;
+    }
     look(who);
     pump(who);
 }
@@ -660,8 +390,8 @@ static void plan_faults(int64_t span)
 
     for (int f = 0; f < faults; f++) {
         const int64_t at = below(span), then = at + 1 + below(span);
-        const int a = (int)below(w.total), b = (a + 1 + (int)below(w.total - 1)) % w.total;
-        const int set = 1 + (int)below((1 << w.total) - 2), all = ((1 << w.total) - 1) & ~set;
+        const int a = (int)below(w.count), b = (a + 1 + (int)below(w.count - 1)) % w.count;
+        const int set = 1 + (int)below((1 << w.count) - 2), all = ((1 << w.count) - 1) & ~set;
         const int rest = below(2) ? all : 1 << b & all ? 1 << b : all & (int)draw();
         switch (below(9)) {
             case 0: if (kills++ < 3) push(at, KILL, a, a); break;
@@ -676,95 +406,60 @@ static void plan_faults(int64_t span)
         }
     }
     w.healed_at = 2 * span + 1;
-    if (below(3)) return;
-    w.turn_kind = COLL__NOTE_HOLD + (int)below(3);                /* the network is cut, and anew when a note is under way */
-    w.turn_count = 1 + (int)below(below(2) ? w.count : 6 * w.count);
-    w.grace = 50000 + below(300000);
-    w.limit = 1000 + below(1000000);
-    cut_only((unsigned)draw() & (unsigned)draw());
-    push(2 * span, TURN, 0, 0);
-}
-
-/* The world that a process should be in; -1: none.  One that was admitted must learn it. */
-static int world_due(int i)
-{
-    int due = w.m[i].world;
-
-    for (int e = due + 1; e < WORLDS && w.m[i].world < 0; e++) if (w.w[e].count > 0 && place_of(e, i) >= 0) due = e;
-    return due;
-}
-
-/* It goes on in the last world, or was given up. */
-static bool is_over(int i)
-{
-    const member *m = &w.m[i];
-
-    if (m->is_dead || world_due(i) < 0) return true;
-    if (m->world < 0) return false;
-    const coll__consensus *c = &m->sides[m->world].c;
-    return coll__consensus_is_over(c) && (c->role == COLL__CONSENSUS_GIVEN_UP || m->world == w.worlds - 1);
 }
 
 static bool all_over(void)
 {
-    for (int i = 0; i < w.total; i++) if (!is_over(i)) return false;
+    for (int i = 0; i < w.count; i++) if (!w.m[i].is_dead && !coll__consensus_is_over(&w.m[i].c)) return false;
     return true;
 }
 
 /* After the faults: those that are left must make their decision, or cannot. */
 static void check_progress(void)
 {
-    const double waited = (double)(w.now - w.healed_at) * 1e-6;
+    int alive = 0;
+    bool has_first = false, is_any = false, goes_on = false;
 
-    for (int e = 0; e < w.worlds; e++) {
-        unsigned here = 0, open = 0;
-        int knows = -1, slots = 0, entered = 0;   /* who has a place, and has not entered, waits for the world before */
-        for (int p = 0; p < w.w[e].count; p++) {
-            const int i = w.w[e].process[p];
-            const member *m = &w.m[i];
-            const coll__consensus *c = &m->sides[e].c;
-            if (m->is_dead || (m->world >= e && c->role == COLL__CONSENSUS_GIVEN_UP)) continue;
-            if (m->world > e || (m->world == e && coll__consensus_is_over(c))) knows = i;
-            if (m->world <= e && !is_over(i)) open |= 1u << p;
-            entered += m->world >= e;
-            here |= 1u << p;
-        }
-        while (slots < SLOTS && w.w[e].is_decided[slots]) slots++;
-        if (!open || !entered) continue;
-        DEMAND(knows < 0, "world %d: process %d knows who goes on, and %x have not learnt it in %.1f s", e, knows, open, waited);
-        DEMAND(knows >= 0 || !is_most(here, w.w[e].voters[0]) || !is_most(here, w.w[e].voters[slots]),
-               "world %d: %x of %d are left, and nothing was decided in %.1f s", e, here, w.w[e].count, waited);
+    for (int i = 0; i < w.count; i++) {
+        const member *m = &w.m[i];
+        const bool is_in = !m->is_dead && m->c.role != COLL__CONSENSUS_GIVEN_UP;
+        alive += is_in;
+        has_first |= is_in && i == 0;
+        is_any |= is_in && !coll__consensus_is_over(&m->c);
+        goes_on |= is_in && coll__consensus_is_over(&m->c);
     }
+    if (!is_any) return;
+    DEMAND(!goes_on, "a member knows who goes on, and another has not learnt it in %.1f s", (double)(w.now - w.healed_at) * 1e-6);
+    DEMAND(goes_on || !coll__is_enough(alive, has_first, w.count), "%d of %d are left, and nothing was decided in %.1f s", alive,
+           w.count, (double)(w.now - w.healed_at) * 1e-6);
 }
 
-static void set_up(void)
+static void run_seed(uint64_t seed, bool talks)
 {
-    const int64_t spread = below(2) ? 1 : below(2) ? 5000 : 1000000;
-    const int lines = (int)below(3);
+    event *heap = w.heap, *held = w.held;
+    const uint64_t decisions = w.decisions, too_few = w.too_few, given_up = w.given_up;
+    const int64_t slowest = w.slowest;
 
-    w.count = below(2) ? 3 + (int)below(3) : 2 + (int)below(MEMBERS - 1);
-    w.worlds = below(2) ? 1 : 2 + (int)below(2);
-    w.total = w.count + (w.worlds > 1 ? (int)below(JOINERS + 1) : 0);
+    memset(&w, 0, sizeof w);
+    w.heap = heap;
+    w.held = held;
+    w.decisions = decisions, w.too_few = too_few, w.given_up = given_up, w.slowest = slowest;
+    w.seed = w.state = seed;
+    w.talks = talks;
+    w.count = below(2) ? 3 + (int)below(3) : 2 + (int)below(MOST - 1);
     w.flag_ops = (int)below(3);
-    w.fills = below(2);
+    const int64_t span = below(2) ? 2000 : below(2) ? 100000 : 6000000, spread = below(2) ? 1 : below(2) ? 5000 : 1000000;
+    const int lines = (int)below(3);
     w.grace = below(2) ? 3000000 : 50000 + below(300000);
     w.limit = below(3) ? 8000000 : 1000 + below(1000000);
-    TALK("%d members, %d join, %d worlds, %d flags", w.count, w.total - w.count, w.worlds, w.flag_ops);
-    w.w[0].count = w.count;
-    w.w[0].voters[0] = (1u << w.count) - 1;
-    for (int i = 0; i < w.count; i++) w.w[0].process[i] = i;
-    for (int i = 0; i < w.total; i++) {
+    TALK("%d members, %d flags", w.count, w.flag_ops);
+    for (int i = 0; i < w.count; i++) {
         member *m = &w.m[i];
+        coll__consensus_open(&m->c, m->memory, w.count, i);
+        m->seen = 1;
         m->flags = draw() | draw();
-        m->id = draw();
-        m->world = -1;
-        m->waiting = (coll__waiting){ .most = JOINERS, .waiters = m->waiters };
-        if (i < w.count) {
-            enter(i, 0, NULL);
-            push(below(spread), BEGIN, i, i);
-        } else {
-            push(below(2 * spread), ASK, i, i);
-        }
+        m->flags_left = w.flag_ops;
+        push(below(spread), BEGIN, i, i);
     }
     for (int i = 0; i < w.count; i++)
         for (int k = 0; k < i; k++) {
@@ -772,23 +467,7 @@ static void set_up(void)
             w.is_up[i][k] = w.is_up[k][i] = true;
             up(i, k), up(k, i);
         }
-}
-
-static void run_seed(uint64_t seed, bool talks)
-{
-    event *heap = w.heap, *held = w.held;
-    const uint64_t decisions = w.decisions, too_few = w.too_few, given_up = w.given_up, joins = w.joined, confirmed = w.confirmed;
-    const int64_t slowest = w.slowest;
-
-    memset(&w, 0, sizeof w);
-    w.heap = heap;
-    w.held = held;
-    w.decisions = decisions, w.too_few = too_few, w.given_up = given_up, w.slowest = slowest;
-    w.joined = joins, w.confirmed = confirmed;
-    w.seed = w.state = seed;
-    w.talks = talks;
-    set_up();
-    plan_faults(below(3) == 0 ? 2000 : below(2) ? 100000 : 6000000);
+    plan_faults(span);
     int steps = 0;
     while (w.events > 0 && w.now < (int64_t)NEVER_ENDS * 1000000 && ++steps < STEPS) {
         if (!w.is_healed && w.heap[0].at > w.healed_at) w.is_healed = true;
@@ -801,25 +480,6 @@ static void run_seed(uint64_t seed, bool talks)
     check_progress();
 }
 
-/* An id waits once, on its last line; a line that is up keeps its turn. */
-static void check_waiting(void)
-{
-    coll__waiter room[3];
-    coll__waiting l = { .most = 3, .waiters = room };
-
-    CHECK(coll__waiting_add(&l, 7, 1) == COLL__JOIN_WAITS && coll__waiting_add(&l, 7, 1) == COLL__JOIN_WAITS && l.count == 1,
-          "one");
-    CHECK(coll__waiting_add(&l, 7, 2) == COLL__JOIN_REFUSED && l.count == 1 && room[0].line == 1, "an id that waits on a line");
-    coll__waiting_ended(&l, 1);
-    CHECK(!room[0].is_up && coll__waiting_add(&l, 8, 3) == COLL__JOIN_WAITS && l.count == 2, "another");
-    CHECK(coll__waiting_add(&l, 7, 2) == COLL__JOIN_WAITS && l.count == 2 && room[0].line == 2 && room[0].is_up,
-          "it keeps its turn");
-    CHECK(coll__waiting_add(&l, 9, 4) == COLL__JOIN_WAITS && coll__waiting_add(&l, 10, 5) == COLL__JOIN_FULL, "full");
-    coll__waiting_ended(&l, 3);
-    CHECK(coll__waiting_add(&l, 10, 5) == COLL__JOIN_WAITS && l.count == 3 && room[1].id == 9 && room[2].id == 10,
-          "one that has left makes room");
-}
-
 int main(int argc, char **argv)
 {
     const char *one = getenv("COLL_TEST_SEED");
@@ -829,15 +489,13 @@ int main(int argc, char **argv)
     w.heap = (event *)malloc(EVENTS * sizeof *w.heap);
     w.held = (event *)malloc(HELD * sizeof *w.held);
     if (!w.heap || !w.held) return 1;
-    check_waiting();
     for (uint64_t i = 0; i < seeds && check__failed < 10; i++) {
         run_seed(first + i, one != NULL);
         CHECK(true, "seed");
     }
-    printf("%llu seeds from %llu: %llu decisions, %llu times too few, %llu given up, %llu joined, %llu confirmations; the last "
-           "decision %.1f s after the faults\n", (unsigned long long)seeds, (unsigned long long)first,
-           (unsigned long long)w.decisions, (unsigned long long)w.too_few, (unsigned long long)w.given_up,
-           (unsigned long long)w.joined, (unsigned long long)w.confirmed, (double)w.slowest * 1e-6);
+    printf("%llu seeds from %llu: %llu decisions, %llu times too few, %llu given up; the last decision %.1f s after the faults\n",
+           (unsigned long long)seeds, (unsigned long long)first, (unsigned long long)w.decisions, (unsigned long long)w.too_few,
+           (unsigned long long)w.given_up, (double)w.slowest * 1e-6);
     free(w.heap);
     free(w.held);
     return CHECK_DONE();

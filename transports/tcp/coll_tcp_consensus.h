@@ -149,8 +149,8 @@ static coll_status coll__member_note_next(coll__agreement *h, coll__member_line 
     if (!error) {
         const unsigned char *const head = line->in + COLL__CONTROL_TEXT;
         if (!coll__control_read(line->in, h->count, &control) || control.note != COLL__CONTROL_MEMBERS) return COLL_ERR_PEER;
-        *length = coll__member_note_length(head, h->count);
-        if (*length == 0) return COLL_ERR_PEER;
+        const bool has_decision = coll__member_note_has_decision((coll__member_note_kind)head[0], coll__get64(head + 8));
+        *length = has_decision ? coll__member_note_most(h->count) : COLL__NOTE_HEAD;
         error = coll__pipe_fill(&line->pipe, line->in, &line->received, coll__note_messages(*length));
     }
     if (error) return error == EAGAIN ? COLL_PENDING : COLL_ERR_PEER;

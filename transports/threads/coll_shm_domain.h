@@ -34,7 +34,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__rank_slot {
     uint32_t pid;                                 /* several processes: that of this rank                     */
     int      process;                             /* lowest rank of the same address space                    */
     coll__region regions[COLL__REGIONS];          /* several processes                                        */
-    coll__doorbell doorbell;                      /* if there are any; its descriptors belong to this rank's process */
+    coll__doorbell doorbell;                      /* if the domain uses them; its descriptors belong to this rank's process */
     uint64_t doorbell_id;                         /* several processes: identity of the pipe                  */
     __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
     uint32_t arrived;                             /* number of these messages                                 */
