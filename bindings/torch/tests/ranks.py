@@ -517,11 +517,11 @@ def test_mismatch():
 
 
 def test_timeout():
-    group = dist.new_group(timeout=datetime.timedelta(milliseconds=400))
+    group = dist.new_group(timeout=datetime.timedelta(seconds=3))          # the ranks meet within it, too
     if rank() == 0:
         x = torch.ones(1)
         why = told(lambda: dist.all_reduce(x, group=group), "coll:all_reduce ended by a timeout - ", "no word from rank")
-        assert 0.4 <= float(why.split(" in ")[1].split(" s ")[0]) < 5, why
+        assert 3 <= float(why.split(" in ")[1].split(" s ")[0]) < 10, why
     dist.barrier()
     work = dist.irecv(torch.zeros(1), (rank() + 1) % size())
     told(lambda: work.wait(datetime.timedelta(milliseconds=10)), "10 ms")
@@ -584,7 +584,7 @@ def test_many_groups():
 def test_monitored_barrier():
     coll_torch.monitored_barrier()
     late = size() - 1
-    limit = datetime.timedelta(milliseconds=300)
+    limit = datetime.timedelta(seconds=2)           # for all but the late one, which arrives when the others have ended
     if rank() == 0:
         told(lambda: coll_torch.monitored_barrier(timeout=limit, wait_all_ranks=True), f"Rank {late} failed to pass")
     elif rank() != late:
