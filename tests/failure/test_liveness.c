@@ -19,7 +19,7 @@
 #include <poll.h>
 #include <stdarg.h>
 
-enum { CASE_SECONDS = 60, RANKS_MOST = 4, LIVENESS_MS = 1000, BEAT_MS = LIVENESS_MS / 8, SHORT_MS = LIVENESS_MS * 9 / 10,
+enum { CASE_SECONDS = 60, RANKS_MOST = 4, LIVENESS_MS = 1000, BEAT_MS = LIVENESS_MS / 8, SHORT_MS = LIVENESS_MS * 4 / 5,
        TIMES = 5, SLACK_MS = 500, PORT = 20000 };
 
 typedef struct scene {
