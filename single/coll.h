@@ -10347,6 +10347,8 @@ static inline bool coll__has_cut(const coll__algorithm *a) { return a->cut == CO
 #ifndef COLL_TUNER_H
 #define COLL_TUNER_H
 
+#include <string.h>
+
 
 /* ---- >>queries ---- */
 

@@ -12,6 +12,8 @@
 #ifndef COLL_TUNER_H
 #define COLL_TUNER_H
 
+#include <string.h>
+
 #include "coll_algorithms.h"
 
 /* ---- >>queries ---- */
