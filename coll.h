@@ -111,11 +111,10 @@
  *     gatherv, scatterv, alltoallv,    the count (alltoallw: and the type) of a block is equal at its two ends; other ranks
  *     alltoallw, neighbor_...v, ...w   do not need it; if there is a root, counts and offsets matter there only
  *     allreduce_list                   number, types and counts of the buffers, in the same order
- *   Ranks that disagree get COLL_ERR_MISMATCH, and a sentence that names both calls.  Flags are compared exactly; counts of v
- * forms and of lists are compared with a hash of 32 bits.  If another option is set (algorithm, accumulate, scale, seed,
- * not_commutative), all of these are compared with a hash of 192 values: one wrong option in 192 is not detected.  Blocks without
- * elements have no type.  These are not compared: buffers, offsets, rows and strides, residual, timeout_ms, name, fn and
- * fn_context.
+ *   Ranks that disagree get COLL_ERR_MISMATCH, and a sentence that names both calls, and the options that differ.  Flags, and
+ * which options are set, are compared exactly.  Values of algorithm, accumulate, scale and seed are compared with a hash of 16
+ * bits; counts of v forms and of lists with one of 32 bits, or of 16 if such an option is set.  Blocks without elements have no
+ * type.  These are not compared: buffers, offsets, rows and strides, residual, timeout_ms, name, fn and fn_context.
  *   A rank that needs nothing from the mistaken rank may return before the mismatch is found: the root of a broadcast or scatter,
  * the other ranks of a reduce or gather, ranks of a scan.  If two ranks act as the root, every rank may return COLL_OK with
  * different data.  Then the next collective in which these ranks exchange messages, or wait for each other in memory, returns

@@ -42,7 +42,6 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
     coll__execution execution = { .rounds = 0 };
 
     coll__head_of_call(r->head, &r->call, comm->size, 0, 0);
-    r->head[15] = coll__kind_reduces(r->call.kind) ? (unsigned char)(r->call.flags & COLL__FLAGS) : 0;    /* and no hash     */
     coll__head_describe(r->head, what, sizeof what);
     if (coll__is_extended(comm)) {
         coll__print(text, room, "%s on %d rank%s over %s: ", what, comm->size, coll__plural(comm->size), comm->extension->name);
