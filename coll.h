@@ -460,7 +460,7 @@
  * names it, and over TCP says what it does.  timeout_ms (of a call) or stall_timeout_ms (of a communicator) turn lateness into
  * COLL_ERR_TIMEOUT.  They count from when the program begins to wait, or to test while each test finds the call running.
  *   Dead ranks.  A process that ends is detected at once, unless a forked child of it continues without calling exec.  Such a
- * child holds the connections open.  The death is then detected as silence is, and with liveness_timeout_ms < 0 not at all.
+ * child holds the connections open.  The death is then detected as silence is; with liveness_timeout_ms < 0, when the child ends.
  *   If a rank sends no heartbeat for liveness_timeout_ms, it is declared dead: it is stopped, or its host or cable has failed.  A
  * thread of each rank sends heartbeats to rank 0, also while the program computes, and rank 0 sends them to all: eight times in
  * liveness_timeout_ms.
