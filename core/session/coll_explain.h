@@ -2,6 +2,15 @@
 #ifndef COLL_EXPLAIN_H
 #define COLL_EXPLAIN_H
 
+/* Why a candidate was not chosen though it takes less time. */
+static const char *coll__why_not_chosen(const coll__choice *c, const coll__choice *chosen)
+{
+    if (c->seconds >= chosen->seconds) return "";
+    if (coll__weighed_seconds(c) >= coll__weighed_seconds(chosen)) return " (gains too little for its messages)";
+    if (chosen->algorithm->is_canonical && !c->algorithm->is_canonical) return " (without the bits of COLL_DETERMINISTIC)";
+    return " (measured numbers must not change the bits)";
+}
+
 /* "circulant:4, 33.2 us" for other candidates, best first. */
 static void coll__explain_others(const coll_request *r, char *text, size_t room)
 {
@@ -17,7 +26,7 @@ static void coll__explain_others(const coll_request *r, char *text, size_t room)
         if (c->algorithm == chosen->algorithm && c->radix == chosen->radix) continue;
         coll__append(text, room, "%s %s", before, c->algorithm->name);
         if (c->algorithm->has_radix) coll__append(text, room, ":%d", c->radix);
-        coll__append(text, room, " %.3g us", c->seconds * 1e6);
+        coll__append(text, room, " %.3g us%s", c->seconds * 1e6, r->call.algorithm ? "" : coll__why_not_chosen(c, chosen));
         before = ",";
         told++;
     }
