@@ -18,8 +18,7 @@
  *     }
  *     int main(void)
  *     {
- *         const int result = coll_spawn(4, worker, NULL, NULL);         four ranks, threads of this process
- *         return result < 0 ? fprintf(stderr, "%s\n", coll_error(NULL)), 1 : result;
+ *         return coll_spawn(4, worker, NULL, NULL) != 0;                four ranks, threads of this process
  *     }
  *
  * If each rank is a process, the worker is the same.  Start the processes with coll-run or torchrun, or set COLL_RANK, COLL_SIZE
@@ -28,7 +27,7 @@
  *     int main(void)
  *     {
  *         coll_comm *comm;
- *         if (coll_init(&comm, NULL)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
+ *         if (coll_init(&comm, NULL)) return 1;
  *         const int result = worker(comm, NULL);
  *         coll_free(comm);
  *         return result;
@@ -111,11 +110,10 @@
  *     gatherv, scatterv, alltoallv,    the count (alltoallw: and the type) of a block is equal at its two ends; other ranks
  *     alltoallw, neighbor_...v, ...w   do not need it; if there is a root, counts and offsets matter there only
  *     allreduce_list                   number, types and counts of the buffers, in the same order
- *   Ranks that disagree get COLL_ERR_MISMATCH, and a sentence that names both calls.  Flags are compared exactly; counts of v
- * forms and of lists are compared with a hash of 32 bits.  If another option is set (algorithm, accumulate, scale, seed,
- * not_commutative), all of these are compared with a hash of 192 values: one wrong option in 192 is not detected.  Blocks without
- * elements have no type.  These are not compared: buffers, offsets, rows and strides, residual, timeout_ms, name, fn and
- * fn_context.
+ *   Ranks that disagree get COLL_ERR_MISMATCH, and a sentence that names both calls, and the options that differ.  Flags, and
+ * which options are set, are compared exactly.  Values of algorithm, accumulate, scale and seed are compared with a hash of 16
+ * bits; counts of v forms and of lists with one of 32 bits, or of 16 if such an option is set.  Blocks without elements have no
+ * type.  These are not compared: buffers, offsets, rows and strides, residual, timeout_ms, name, fn and fn_context.
  *   A rank that needs nothing from the mistaken rank may return before the mismatch is found: the root of a broadcast or scatter,
  * the other ranks of a reduce or gather, ranks of a scan.  If two ranks act as the root, every rank may return COLL_OK with
  * different data.  Then the next collective in which these ranks exchange messages, or wait for each other in memory, returns
@@ -345,7 +343,7 @@
  * BOOTSTRAP
  *         coll_config config = { .rank = 0, .size = 1, .address = "10.0.0.1:5000", .tcp = { .network = "10.0.0.0/16" } };
  *         coll_comm *world;
- *         if (coll_init(&world, &config)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
+ *         if (coll_init(&world, &config)) return 1;
  *   Over TCP every rank connects to rank 0, and retries until start_timeout_ms.  The address of rank 0 is one of
  *     host:port, [v6]:port, :port     a number or a name.  All addresses of a name are tried, 250 ms apart; link-local ones
  *                                     need their interface.  ":port" means all addresses of rank 0's host
@@ -368,7 +366,7 @@
  * SECURITY
  *         coll_config guarded = { .size = 1, .tcp = { .key = "one secret of 16 bytes or more", .security = "key" } };
  *         coll_comm *alone;
- *         if (coll_init(&alone, &guarded)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
+ *         if (coll_init(&alone, &guarded)) return 1;
  *   A key is a secret of 16 bytes or more that all ranks share.  Use 32 random bytes: an attacker who talks to a rank can guess
  * at a passphrase without limit.  With a key both ends of every connection prove that they know it before anything else is read,
  * by HMAC-SHA256 over both ranks, the purpose, the job and fresh random numbers.  A process with another key or none gets
@@ -447,8 +445,8 @@
  * and coll_shrink remain useful.  A rank that has not been notified yet may still finish a call for which it has all data, while
  * the same call fails on another rank.  A call that begins after the notification never returns COLL_OK; between ranks that share
  * memory, after any rank has returned the error.  After an error recv is undefined.
- *   The sentence of coll_error says which rank, which call, which address and why.  For programs that ignore the status, it is
- * also logged: as an error if a communicator cannot be made, as a warning, once on each rank, if one ends.
+ *   The sentence of coll_error says which rank, which call, which address and why.  If a communicator cannot be made, it is also
+ * logged as an error, so a program need not print it.  If one ends, it is logged as a warning, once on each rank.
  * "allreduce #17" in a sentence is the 17th collective of the communicator, of whatever kind.
  *   coll_abort may be called from any thread.  Between threads, and over TCP unless liveness_timeout_ms is -1, it may also be
  * called from a signal handler.  The library never exits, aborts or raises a signal.
@@ -461,7 +459,7 @@
  * names it, and over TCP says what it does.  timeout_ms (of a call) or stall_timeout_ms (of a communicator) turn lateness into
  * COLL_ERR_TIMEOUT.  They count from when the program begins to wait, or to test while each test finds the call running.
  *   Dead ranks.  A process that ends is detected at once, unless a forked child of it continues without calling exec.  Such a
- * child holds the connections open.  The death is then detected as silence is, and with liveness_timeout_ms < 0 not at all.
+ * child holds the connections open.  The death is then detected as silence is; with liveness_timeout_ms < 0, when the child ends.
  *   If a rank sends no heartbeat for liveness_timeout_ms, it is declared dead: it is stopped, or its host or cable has failed.  A
  * thread of each rank sends heartbeats to rank 0, also while the program computes, and rank 0 sends them to all: eight times in
  * liveness_timeout_ms.
@@ -593,7 +591,7 @@
  *
  * MPI
  *         #define COLL_WITH_MPI 1                                       compiled by mpicc
- *         if (coll_wrap_mpi(MPI_COMM_WORLD, &comm)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
+ *         if (coll_wrap_mpi(MPI_COMM_WORLD, &comm)) return 1;
  *   coll_wrap_mpi makes a communicator of the ranks of an MPI communicator; coll_init with COLL_TRANSPORT=mpi uses
  * MPI_COMM_WORLD.  The latter calls MPI_Init_thread if the program has not, and then MPI_Finalize when the last communicator of
  * that coll_init is freed.  This manual holds for MPI too, with the following exceptions.

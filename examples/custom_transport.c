@@ -185,7 +185,7 @@ static int run_rank(int rank, int size, int (*pairs)[2])
                 if (rank == b) w->wire[a * COLL_CHANNEL_COUNT + c].fd = pair[1];
             }
     for (int c = 0; c < COLL_CHANNEL_COUNT; c++) w->wire[rank * COLL_CHANNEL_COUNT + c].fd = -1;
-    if (coll_init_custom(&wires_transport, w, rank, size, &comm, NULL)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
+    if (coll_init_custom(&wires_transport, w, rank, size, &comm, NULL)) return 1;
     const int result = work(comm);
     coll_free(comm);
     return result;

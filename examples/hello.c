@@ -25,11 +25,9 @@ int main(int argc, char **argv)
     coll_comm *comm;
     (void)argv;
     if (argc == 1 && !getenv("COLL_SIZE")) {
-        const int result = coll_spawn(4, worker, NULL, NULL);
-        if (result < 0) fprintf(stderr, "%s\n", coll_error(NULL));
-        return result != 0;
+        return coll_spawn(4, worker, NULL, NULL) != 0;
     }
-    if (coll_init(&comm, NULL)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
+    if (coll_init(&comm, NULL)) return 1;
     const int result = worker(comm, NULL);
     coll_free(comm);
     return result;

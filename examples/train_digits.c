@@ -603,12 +603,9 @@ int main(int argc, char **argv)
     coll_comm *comm;
 
     if (o.threads) {
-        const int result = coll_spawn(o.threads, worker, &o, NULL);
-
-        if (result < 0) fprintf(stderr, "train_digits: %s\n", coll_error(NULL));
-        return result != 0;
+        return coll_spawn(o.threads, worker, &o, NULL) != 0;
     }
-    if (coll_init(&comm, NULL)) return fprintf(stderr, "train_digits: %s\n", coll_error(NULL)), 1;
+    if (coll_init(&comm, NULL)) return 1;
     const int result = worker(comm, &o);
     coll_free(comm);
     return result;

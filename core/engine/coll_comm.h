@@ -530,39 +530,44 @@ static uint32_t coll__hash_counts(const size_t *counts, int n)
     return coll__hash_end(hash);
 }
 
-/* All flags, with their names. */
-static const struct { unsigned flag; const char *name; } coll__flags[] = {
-#define COLL__FLAG(name) { name, #name }
-    COLL__FLAG(COLL_DETERMINISTIC), COLL__FLAG(COLL_SATURATE), COLL__FLAG(COLL_REPRODUCIBLE), COLL__FLAG(COLL_STOCHASTIC),
-    COLL__FLAG(COLL_DETECT_OVERFLOW), COLL__FLAG(COLL_ROUND_TWICE)
-#undef COLL__FLAG
+/* Options of a call in its fingerprint: its flags, and what else is set.  A rank names them from the fingerprint alone. */
+enum { COLL__FLAGS = 63, COLL__BY_SCALE = 64, COLL__BY_SEED = 128, COLL__BY_TYPE = 256, COLL__BY_ALGORITHM = 512,
+       COLL__HASHED = COLL__BY_SCALE | COLL__BY_SEED | COLL__BY_TYPE | COLL__BY_ALGORITHM };
+
+/* By bit; the flags first. */
+static const char *const coll__options[] = {
+    "COLL_DETERMINISTIC", "COLL_SATURATE", "COLL_REPRODUCIBLE", "COLL_STOCHASTIC", "COLL_DETECT_OVERFLOW", "COLL_ROUND_TWICE",
+    "scale", "seed", "accumulate", "algorithm", "not_commutative", "leaves"
 };
-enum { COLL__FLAG_COUNT = sizeof coll__flags / sizeof *coll__flags, COLL__FLAGS = (1 << COLL__FLAG_COUNT) - 1 };
+enum { COLL__OPTION_COUNT = sizeof coll__options / sizeof *coll__options };
 
-/* Further arguments that must agree, in one byte; 0: none.  Flags alone are kept as they are, so that errors can name them.
- * With an algorithm or other arguments it is a hash of all of them, greater than every set of flags. */
-static unsigned char coll__hash_options(const coll_call *call, bool reduces)
+static unsigned coll__options_of(const coll_call *call, bool reduces)
 {
-    uint64_t hash = 0;
-    const uint64_t scale = COLL__HAS_SCALE ? coll__bits64(call->scale) : 0;
-    const char *const algorithm = COLL__HAS_CHOICE ? call->algorithm : NULL;
-    const bool is_scaled = COLL__HAS_SCALE && coll__is_scaled(call);
     const bool has_seed = COLL__IS_WHOLE && call->flags & COLL_STOCHASTIC && call->seed != 0;
+    const unsigned algorithm = COLL__HAS_CHOICE && call->algorithm && !coll__kind_is_message(call->kind) ? COLL__BY_ALGORITHM : 0;
 
-    const bool has_leaves = COLL__HAS_LEAVES && call->leaves != 0;
+    if (!reduces) return algorithm;
+    return algorithm | (call->flags & COLL__FLAGS) | (COLL__HAS_SCALE && coll__is_scaled(call) ? COLL__BY_SCALE : 0u)
+        | (has_seed ? COLL__BY_SEED : 0u) | (call->accumulate ? COLL__BY_TYPE : 0u) | (unsigned)call->not_commutative << 10
+        | (unsigned)(COLL__HAS_LEAVES && call->leaves != 0) << 11;
+}
 
-    if (reduces && !algorithm && !is_scaled && !call->accumulate && !call->not_commutative && !has_seed && !has_leaves)
-        return (unsigned char)(call->flags & COLL__FLAGS);
-    if (reduces && (scale << 1 != 0 || call->accumulate || call->flags || call->not_commutative)) {
-        if (scale != coll__bits64(1)) hash = scale;
-        if (COLL__IS_WHOLE && call->flags & COLL_STOCHASTIC) hash = hash * 131 + call->seed;
-        hash ^= hash >> 32;                       /* without it, sign and exponent bits would be lost in the product */
-        hash = ((hash * 31 + (uint64_t)call->accumulate) * (COLL__FLAGS + 1) + call->flags) * 2 + call->not_commutative;
-    }
-    for (const char *at = algorithm; at && *at; at++) hash = hash * 131 + (unsigned char)*at;
-    if (has_leaves) hash = hash * 131 + 1;
-    if (hash == 0) return 0;
-    return (unsigned char)(COLL__FLAGS + 1 + (uint32_t)((hash * 0x9e3779b97f4a7c15u) >> 32) % (255 - COLL__FLAGS));
+/* 16 bits of a hash of the options that have a value. */
+static uint32_t coll__hash_options(const coll_call *call, unsigned options)
+{
+    uint64_t hash = options & COLL__BY_TYPE ? (uint64_t)call->accumulate : 0;
+
+    if (COLL__HAS_SCALE && options & COLL__BY_SCALE) hash = coll__mix64(hash ^ coll__bits64(call->scale));
+    if (options & COLL__BY_SEED) hash = coll__mix64(hash ^ call->seed);
+    for (const char *at = options & COLL__BY_ALGORITHM ? call->algorithm : ""; *at; at++) hash = hash * 131 + (unsigned char)*at;
+    return (uint32_t)(coll__mix64(hash) >> 48);
+}
+
+static inline unsigned coll__head_options(const unsigned char *head) { return head[15] | (unsigned)head[13] >> 4 << 8; }
+
+static inline int coll__head_root(const unsigned char *head)
+{
+    return (int)(coll__head_options(head) & COLL__HASHED ? coll__get16(head + 20) : coll__get32(head + 20));
 }
 
 enum { COLL__PREPARED_MOST = 0xfff };            /* this number, or a greater one                            */
@@ -581,11 +586,12 @@ static inline uint32_t coll__head_mark(const coll_comm *comm, uint64_t prepared)
  *
  *      0 magic    2 step     4 communicator       8 sequence
  *     12 kind    13 op      14 wire   15 options 16 type          20 root    24 count[6]   30 history
- *                                                                    or peer
+ *                 options                                            or peer
  *
  * The step is set for each message: which round of which slice it belongs to.  The low 12 bits of the communicator's mark are
- * the number of a prepared call (coll__head_mark).  Options: see coll__hash_options.  If every rank knows all counts, count is
- * their sum and root a hash of them.  If only two ranks know the length of a message, they set its count and type.  History: 16
+ * the number of a prepared call (coll__head_mark).  Options: 8 bits, and the upper 4 of the operation.  If one has a value
+ * (COLL__HASHED), the upper half of root is a hash of these values.  If every rank knows all counts, count is their sum and root
+ * a hash of them.  If only two ranks know the length of a message, they set its count and type.  History: 16
  * bits of a hash of earlier calls that end early on some ranks, if they used messages in the order of the communicator.  So a
  * mismatch in such a call is found when fingerprints are next compared. */
 static void coll__head_of_call(unsigned char *head, const coll_call *call, int size, uint32_t order, uint32_t sequence)
@@ -600,22 +606,23 @@ static void coll__head_of_call(unsigned char *head, const coll_call *call, int s
         for (int i = 0; i < size; i++) count += call->recv_counts[i];
         root = coll__hash_counts(call->recv_counts, size);
     }
-    const uint32_t op = reduces ? (uint32_t)call->op & 0xff : 0;
+    const uint32_t op = reduces ? (uint32_t)call->op & 15 : 0;
     const uint32_t wire = reduces && call->wire != call->type ? (uint32_t)call->wire & 0xff : 0;
-    const uint32_t options = coll__hash_options(call, reduces);
-    const uint32_t what = ((uint32_t)call->kind & 0xff) | op << 8 | wire << 16 | options << 24;
+    const unsigned options = coll__options_of(call, reduces);
+    const uint32_t what = ((uint32_t)call->kind & 0xff) | (op | options >> 8 << 4) << 8 | wire << 16 | options << 24;
     const uint32_t type = traits & COLL__PAIRWISE && call->send_types ? 0 : (uint32_t)call->type;
     coll__put64(head, COLL__MAGIC | (uint64_t)order << 32);
     coll__put64(head + 8, sequence | (uint64_t)what << 32);
+    if (options & COLL__HASHED) root = (root & 0xffff) | coll__hash_options(call, options) << 16;
     coll__put64(head + 16, type | (uint64_t)root << 32);
     coll__put64(head + 24, count);
 }
 
-/* A part has the kind and the root of its whole. */
+/* A part has the kind and the root of its whole, and its own options. */
 static inline void coll__head_of_part(unsigned char *head, const unsigned char *whole)
 {
     head[12] = whole[12];
-    memcpy(head + 20, whole + 20, 4);
+    memcpy(head + 20, whole + 20, coll__head_options(head) & COLL__HASHED ? 2 : 4);
 }
 
 /* The head of the next call of the same kind.  Written in words of the size in which it is read: a load that spans several

@@ -35,20 +35,19 @@ static const char *coll__type_text(coll_type type, char *text, size_t room)
 
 static inline const char *coll__plural(long count) { return count == 1 ? "" : "s"; }
 
-/* "COLL_DETERMINISTIC|COLL_SATURATE". */
-static void coll__append_flags(char *text, size_t room, unsigned flags)
+/* "COLL_DETERMINISTIC|scale". */
+static void coll__append_options(char *text, size_t room, unsigned options, const char *between)
 {
-    for (int i = 0; i < COLL__FLAG_COUNT; i++) {
-        if (!(flags & coll__flags[i].flag)) continue;
-        coll__append(text, room, "%s%s", coll__flags[i].name, flags >> i > 1 ? "|" : "");
-    }
+    for (int i = 0; i < COLL__OPTION_COUNT; i++)
+        if (options >> i & 1) coll__append(text, room, "%s%s", coll__options[i], options >> i > 1 ? between : "");
 }
 
 /* "allreduce #17 of 1024 x f32 (sum)"; prepared: "allreduce #3 (prepared call 2) of ...".  The head is untrusted. */
 static void coll__head_describe(const unsigned char *head, char *text, size_t room)
 {
     const coll_kind kind = (coll_kind)head[12];
-    const int root = (int)coll__get32(head + 20);
+    const unsigned options = coll__head_options(head);
+    const int root = coll__head_root(head);
     char type[40];
 
     coll__print(text, room, "%s", coll_kind_name(kind));
@@ -63,10 +62,9 @@ static void coll__head_describe(const unsigned char *head, char *text, size_t ro
         coll__append(text, room, " of %llu x %s", (unsigned long long)coll__head_count(head),
                      coll__type_text((coll_type)coll__get32(head + 16), type, sizeof type));
     if (coll__kind_reduces(kind) && head[14]) coll__append(text, room, " over %s", coll_type_name(head[14]));
-    if (coll__kind_reduces(kind)) coll__append(text, room, " (%s)", coll_op_name((coll_op)head[13]));
-    if (head[15]) coll__append(text, room, " with ");
-    if (head[15] > COLL__FLAGS) coll__append(text, room, "options %02x", head[15]);
-    else coll__append_flags(text, room, head[15]);
+    if (coll__kind_reduces(kind)) coll__append(text, room, " (%s)", coll_op_name((coll_op)(head[13] & 15)));
+    if (options) coll__append(text, room, " with ");
+    coll__append_options(text, room, options, "|");
     if (coll__kind_has_root(kind)) coll__append(text, room, " root %d", root);
     if (coll__kind_is(kind, COLL__SUMMED)) coll__append(text, room, " by counts %08x", (unsigned)root);
     if (kind == COLL_ALLREDUCE_LIST) coll__append(text, room, " of list %08x", (unsigned)root);
@@ -80,16 +78,25 @@ static void coll__head_describe(const unsigned char *head, char *text, size_t ro
 static coll_status coll__failed_mismatch(coll_failure *failure, const unsigned char *ours, int me,
                                          const unsigned char *theirs, int peer)
 {
-    const bool are_hashed = ours[15] != theirs[15] && (ours[15] > COLL__FLAGS || theirs[15] > COLL__FLAGS);
+    const unsigned options[] = { coll__head_options(ours), coll__head_options(theirs) }, both = options[0] & options[1];
     unsigned char heads[2][COLL_HEAD_LENGTH];
     char mine[COLL__CALL_ROOM], other[COLL__CALL_ROOM];
 
     memcpy(heads[0], ours, COLL_HEAD_LENGTH);
     memcpy(heads[1], theirs, COLL_HEAD_LENGTH);
-    if (ours[15] <= COLL__FLAGS && theirs[15] <= COLL__FLAGS)         /* omit flags that both have            */
-        heads[0][15] = ours[15] & ~theirs[15], heads[1][15] = theirs[15] & ~ours[15];
+    for (int i = 0; i < 2; i++) {                 /* omit options that both have                              */
+        if (options[i] & COLL__HASHED) memset(heads[i] + 22, 0, 2);
+        heads[i][13] = (unsigned char)(heads[i][13] & ~(both >> 8 << 4));
+        heads[i][15] = (unsigned char)(heads[i][15] & ~both);
+    }
     coll__head_describe(heads[0], mine, sizeof mine);
     coll__head_describe(heads[1], other, sizeof other);
+    if (!strcmp(mine, other) && both & COLL__HASHED && memcmp(ours + 22, theirs + 22, 2) != 0) {
+        coll__append(mine, sizeof mine, " with ");
+        coll__append_options(mine, sizeof mine, both & COLL__HASHED, "|");
+        coll__append(other, sizeof other, " with another ");
+        coll__append_options(other, sizeof other, both & COLL__HASHED, " or ");
+    }
     if (coll__get16(ours) == COLL__PARTED_MAGIC)
         return coll__set_failure(failure, COLL_ERR_MISMATCH, peer,
                                  "rank %d and rank %d have made %u collectives each, but not the "
@@ -97,18 +104,15 @@ static coll_status coll__failed_mismatch(coll_failure *failure, const unsigned c
                                  (unsigned)coll__get32(ours + 8));
     if (coll__get16(theirs) != COLL__MAGIC)
         return coll__set_failure(failure, COLL_ERR_PROTOCOL, peer, "rank %d got bytes from rank %d that are no message of ours",
-                                 me,
-                                 peer);
+                                 me, peer);
     if (!strcmp(mine, other) && memcmp(ours + 30, theirs + 30, 2) != 0)
         return coll__set_failure(failure, COLL_ERR_MISMATCH, peer, "rank %d and rank %d called %s, but before it different ones: "
-                                 "compare roots and counts of earlier broadcasts, reduces, gathers, scatters, scans", me, peer,
-                                     mine);
+                                 "compare roots and counts of earlier broadcasts, reduces, gathers, scatters, scans", me,
+                                 peer, mine);
     if (!strcmp(mine, other))
         return coll__set_failure(failure, COLL_ERR_PROTOCOL, peer, "rank %d is in step %u of %s, rank %d in step %u", me,
                                  (unsigned)coll__get16(ours + 2), mine, peer, (unsigned)coll__get16(theirs + 2));
-    return coll__set_failure(failure, COLL_ERR_MISMATCH, peer, "rank %d called %s, but rank %d called %s%s", me, mine, peer,
-                             other,
-                             are_hashed ? ": compare flags, scale, seed, accumulate, not_commutative, algorithm, leaves" : "");
+    return coll__set_failure(failure, COLL_ERR_MISMATCH, peer, "rank %d called %s, but rank %d called %s", me, mine, peer, other);
 }
 
 /* ---- >>errors: the sentence ---- */
@@ -173,7 +177,10 @@ static const char *coll__type_text(coll_type type, char *text, size_t room)
     return coll_type_name(type);
 }
 
-static void coll__append_flags(char *text, size_t room, unsigned flags) { (void)text, (void)room, (void)flags; }
+static void coll__append_options(char *text, size_t room, unsigned options, const char *between)
+{
+    (void)text, (void)room, (void)options, (void)between;
+}
 
 static void coll__head_describe(const unsigned char *head, char *text, size_t room)
 {

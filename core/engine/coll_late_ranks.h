@@ -53,8 +53,7 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
     coll__give(is_late);
     if (how != COLL__LATE_FAIL) return COLL_PENDING;
     coll__set_failure(&failure, COLL_ERR_TIMEOUT, count > 0 ? first : -1, "no word from %s in %.3g s (rank %d waited)", who,
-                      seconds,
-                      session->rank);
+                      seconds, session->rank);
     return coll__comm_fail(r->comm, &failure);
 }
 

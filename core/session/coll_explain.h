@@ -2,6 +2,15 @@
 #ifndef COLL_EXPLAIN_H
 #define COLL_EXPLAIN_H
 
+/* Why a candidate was not chosen though it takes less time. */
+static const char *coll__why_not_chosen(const coll__choice *c, const coll__choice *chosen)
+{
+    if (c->seconds >= chosen->seconds) return "";
+    if (coll__weighed_seconds(c) >= coll__weighed_seconds(chosen)) return " (gains too little for its messages)";
+    if (chosen->algorithm->is_canonical && !c->algorithm->is_canonical) return " (without the bits of COLL_DETERMINISTIC)";
+    return " (measured numbers must not change the bits)";
+}
+
 /* "circulant:4, 33.2 us" for other candidates, best first. */
 static void coll__explain_others(const coll_request *r, char *text, size_t room)
 {
@@ -17,7 +26,7 @@ static void coll__explain_others(const coll_request *r, char *text, size_t room)
         if (c->algorithm == chosen->algorithm && c->radix == chosen->radix) continue;
         coll__append(text, room, "%s %s", before, c->algorithm->name);
         if (c->algorithm->has_radix) coll__append(text, room, ":%d", c->radix);
-        coll__append(text, room, " %.3g us", c->seconds * 1e6);
+        coll__append(text, room, " %.3g us%s", c->seconds * 1e6, r->call.algorithm ? "" : coll__why_not_chosen(c, chosen));
         before = ",";
         told++;
     }
@@ -42,7 +51,6 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
     coll__execution execution = { .rounds = 0 };
 
     coll__head_of_call(r->head, &r->call, comm->size, 0, 0);
-    r->head[15] = coll__kind_reduces(r->call.kind) ? (unsigned char)(r->call.flags & COLL__FLAGS) : 0;    /* and no hash     */
     coll__head_describe(r->head, what, sizeof what);
     if (coll__is_extended(comm)) {
         coll__print(text, room, "%s on %d rank%s over %s: ", what, comm->size, coll__plural(comm->size), comm->extension->name);

@@ -114,12 +114,11 @@ static void coll__json_record(FILE *file, const coll__record *at, int64_t now)
             (unsigned)coll__get32(at->head + 8), (unsigned long long)coll__head_count(at->head));
     coll__json_text(file, type ? coll__type_text(type, text, sizeof text) : "");
     fprintf(file, ", \"op\": \"%s\", \"root\": %d, \"peer\": %d, \"name\": ",
-            coll__kind_reduces(kind) ? coll_op_name((coll_op)at->head[13]) : "",
-            coll__kind_has_root(kind) ? (int)coll__get32(at->head + 20) : -1,
+            coll__kind_reduces(kind) ? coll_op_name((coll_op)(at->head[13] & 15)) : "",
+            coll__kind_has_root(kind) ? coll__head_root(at->head) : -1,
             coll__kind_is_message(kind) ? (int)coll__get32(at->head + 20) : -1);
     coll__json_text(file, at->name);
-    if (at->head[15] <= COLL__FLAGS) coll__append_flags(flags, sizeof flags, at->head[15]);
-    else coll__print(flags, sizeof flags, "options %02x", at->head[15]);
+    coll__append_options(flags, sizeof flags, coll__head_options(at->head), "|");
     fprintf(file, ", \"prepared\": %u, \"flags\": \"%s\"", (unsigned)coll__get32(at->head + 4) & COLL__PREPARED_MOST, flags);
     fprintf(file, ", \"began_ms_ago\": %lld.%03d", (long long)((now - at->began) / COLL__MS),
             (int)((now - at->began) / 1000 % 1000));

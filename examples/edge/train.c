@@ -169,7 +169,7 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (steps < 1 || steps > 100000 || batch < 1 || batch > 10000) return fprintf(stderr, "usage: train [STEPS [BATCH]]\n"), 2;
     if (!load()) return 1;
-    if (coll_init(&comm, NULL)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
+    if (coll_init(&comm, NULL)) return 1;
     if (coll_rank(comm) == 0) printf("%d boards, %d parameters, %d steps of %d digits\n"
         "wire      bytes   steps/s   ms computing   ms allreduce   loss    accuracy   the boards have\n",
         coll_size(comm), PARAMETERS, steps, batch);

@@ -826,11 +826,9 @@ static inline int gpt_main(int argc, char **argv, const gpt_page *page)
     gpt_parse(argc, argv, page, common, (int)(sizeof common / sizeof *common));
     if (o.threads) {
         const int code = coll_spawn(o.threads, gpt_rank, &job, NULL);
-
-        if (code < 0) fprintf(stderr, "%s: %s\n", page->name, coll_error(NULL));
         return code < 0 ? 1 : code;
     }
-    if (coll_init(&comm, NULL)) return fprintf(stderr, "%s: %s\n", page->name, coll_error(NULL)), 1;
+    if (coll_init(&comm, NULL)) return 1;
     const int code = gpt_rank(comm, &job);
     coll_free(comm);
     return code;

@@ -203,10 +203,9 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (calls < 1) return fprintf(stderr, "usage: tensors [-t RANKS] [CALLS]\n"), 2;
     if (is_threads) {
-        const int result = coll_spawn(atoi(argv[2]), worker, &calls, &config);
-        return result < 0 ? fprintf(stderr, "%s\n", coll_error(NULL)), 1 : result;
+        return coll_spawn(atoi(argv[2]), worker, &calls, &config) != 0;
     }
-    if (coll_init(&comm, &config)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
+    if (coll_init(&comm, &config)) return 1;
     const int result = worker(comm, &calls);
     return coll_free(comm) != COLL_OK || result;
 }

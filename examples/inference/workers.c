@@ -326,10 +326,9 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (tokens < 1 || tokens > TOKENS_MOST) return fprintf(stderr, "usage: workers [-t RANKS] [TOKENS], up to 256\n"), 2;
     if (is_threads) {
-        const int result = coll_spawn(atoi(argv[2]), worker, &tokens, NULL);
-        return result < 0 ? fprintf(stderr, "%s\n", coll_error(NULL)), 1 : result;
+        return coll_spawn(atoi(argv[2]), worker, &tokens, NULL) != 0;
     }
-    if (coll_init(&comm, NULL)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
+    if (coll_init(&comm, NULL)) return 1;
     const int result = worker(comm, &tokens);
     return coll_free(comm) != COLL_OK || result;
 }

@@ -112,6 +112,12 @@ check "no exit, abort, signal or standard output" empty sh -c "nm -u impl.gcc.o 
 check "no constructors" empty sh -c "objdump -h impl.gcc.o | grep -E 'init_array|ctors'"
 check "implementation, gcc -std=gnu17 -O0, poll only, one tier" \
     gcc -std=gnu17 -O0 $WC -DCOLL_NO_URING -DCOLL__ONE_TIER -I "$top" -c impl.c -o poll.o
+off="-mno-crc32 -mno-sse4.2 -mno-avx2 -mno-f16c -mno-avx512f"        # functions that use them ask for them
+if gcc $off -fsyntax-only -x c /dev/null 2> /dev/null; then
+    for c in gcc clang; do
+        check "implementation, $c $off" $c -std=c11 -O0 $WC $off -DCOLL_NO_URING -I "$top" -S impl.c -o /dev/null
+    done
+fi
 check "static, nothing outside the file" gcc -std=c11 -O0 $WC -DCOLL_NO_URING -I "$top" alone.c -o alone -pthread
 # ---- no public layout depends on a switch, and enums have 32 bits
 sizes() { # flags...: into sizes.bin

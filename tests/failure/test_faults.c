@@ -281,13 +281,13 @@ static void missing_rank_case(const void *arg)
 
     snprintf(word, sizeof word, ": %d", missing);
     for (int i = 0; i < 4; i++)
-        if (i != missing) joiner_start(&joiners[i], i, 4, address, 500);
+        if (i != missing) joiner_start(&joiners[i], i, 4, address, 2500);
     for (int i = 0; i < 4; i++)
         if (i != missing) joiner_join(&joiners[i]);
     for (int i = 0; i < 4; i++) {
         if (i == missing) continue;
-        if (missing == 0) expect_failure(&joiners[i], COLL_ERR_TIMEOUT, address, "refused", 1500);
-        else expect_failure(&joiners[i], COLL_ERR_TIMEOUT, word, "come", 1500);
+        if (missing == 0) expect_failure(&joiners[i], COLL_ERR_TIMEOUT, address, "refused", 4000);
+        else expect_failure(&joiners[i], COLL_ERR_TIMEOUT, word, "come", 4000);
     }
     close(port);
 }

@@ -1,11 +1,13 @@
 /* test_liveness.c - the failure detector: a rank is reported never before liveness_timeout_ms of silence, and always by that plus
  * one heartbeat interval.
  *
- *     test_liveness [PART,...]          PART: short, long, frozen, links
+ *     test_liveness [PART,...]          PART: short, long, frozen, forked, links
  *
  *     short       a rank is stopped for less than the limit, again and again: no failure
  *     long        a rank is stopped for good: all others detect it in time, and not before; the same after rank 0 has left
  *     frozen      all are stopped at once, for several times the limit: no failure, for pending input is read first
+ *     forked      a rank is killed, and a child that it forked holds its connections: the silence is detected, and without
+ *                 heartbeats the end of the child
  *     links       packets between two hosts, or to one of them, are dropped (net.h): both ends report the link
  */
 #define _DEFAULT_SOURCE 1
@@ -27,6 +29,8 @@ typedef struct scene {
     int   size, victim, other;                    /* other: the other end of the link; -1: all links           */
     bool  is_orphaned;                            /* rank 0 leaves first                                      */
     bool  is_idle;                                /* the two ends of the link wait for another                */
+    bool  has_child;                              /* the victim forks a child, which lives on                 */
+    int   liveness_ms;                            /* 0: LIVENESS_MS                                           */
     char  address[64];
     const net *net;
 } scene;
@@ -37,7 +41,7 @@ static struct board {
     int64_t event_at;
     int32_t is_over;
     int     ready;
-    pid_t   pids[RANKS_MOST];
+    pid_t   pids[RANKS_MOST], child;
     report  ranks[RANKS_MOST];
 } *board;
 
@@ -65,12 +69,24 @@ static coll_status work(coll_comm *comm)
     return status;
 }
 
+/* It has all descriptors of its parent, and is killed by the referee. */
+static void have_child(void)
+{
+    const pid_t child = fork();
+
+    if (child == 0) {
+        alarm(CASE_SECONDS);
+        for (;;) (void)pause();
+    }
+    board->child = child;
+}
+
 static void rank_main(const scene *s, int rank)
 {
     report *r = &board->ranks[rank];
     const coll_config config = { .rank = rank, .size = s->size, .address = s->address,
                                  .tcp = { .key = s->key, .io = s->io, .security = s->key ? "key" : NULL, .share_memory = -1 },
-                                 .liveness_timeout_ms = LIVENESS_MS,
+                                 .liveness_timeout_ms = s->liveness_ms ? s->liveness_ms : LIVENESS_MS,
                                  .log_level = COLL_LOG_ERROR };
     coll_comm *comm, *part = NULL;
     int32_t n = 0;
@@ -82,6 +98,7 @@ static void rank_main(const scene *s, int rank)
     if (!r->status && !(s->is_orphaned && rank == 0)) {
         for (int i = 0; i < coll_size(part) && !r->status; i++)       /* a connection to each, both ways      */
             if (i != coll_rank(part)) r->status = coll_sendrecv(part, &rank, 1, i, &n, 1, i, COLL_I32, 3);
+        if (s->has_child && rank == s->victim) have_child();
         (void)__atomic_add_fetch(&board->ready, 1, __ATOMIC_RELEASE);
         if (!r->status && s->is_idle) r->status = coll_recv(part, &n, 1, COLL_I32, COLL_ANY_SOURCE, 5);
         else if (!r->status) r->status = work(part);
@@ -180,6 +197,34 @@ static void long_case(const void *arg)
     (void)waitpid(board->pids[s.victim], NULL, 0);
 }
 
+/* ---- >>forked: a child holds the connections of a killed rank ---- */
+
+static void forked_case(const void *arg)
+{
+    scene s = *(const scene *)arg;
+    char name[40];
+
+    start(&s);
+    CHECK(board->child > 0, "%s: no child", case_name);
+    kill(board->pids[s.victim], SIGKILL);
+    (void)waitpid(board->pids[s.victim], NULL, 0);
+    if (s.liveness_ms < 0) {                      /* no rank knows it while the child lives                   */
+        rest(2 * LIVENESS_MS);
+        for (int i = 0; i < s.size; i++) CHECK(!board->ranks[i].known_at, "%s: \"%s\"", case_name, board->ranks[i].cause);
+        kill(board->child, SIGKILL);
+    }
+    finish(&s, s.victim);
+    if (s.liveness_ms >= 0) kill(board->child, SIGKILL);
+    snprintf(name, sizeof name, "rank %d (", s.victim);
+    for (int i = 0; i < s.size; i++) {
+        const report *r = &board->ranks[i];
+        if (i == s.victim) continue;
+        CHECK(r->status == COLL_ERR_PEER && strstr(r->cause, name)
+              && (strstr(r->cause, "no heartbeat") != NULL) == (s.liveness_ms >= 0), "%s: rank %d: %d \"%s\"", case_name, i,
+              (int)r->status, r->cause);
+    }
+}
+
 /* ---- >>links ---- */
 
 /* From now on packets between these hosts are dropped silently. */
@@ -270,6 +315,15 @@ int main(int argc, char **argv)
         if (support_listed(parts, "short")) run(short_case, left, "rank 0 has left, rank 2 is stopped for less than the limit");
         if (support_listed(parts, "long")) run(long_case, left, "rank 0 has left, rank 2 is stopped for good");
         if (support_listed(parts, "frozen")) run(short_case, s, "all are stopped");
+        scene forked = s;
+        forked.has_child = true;
+        for (forked.victim = 0; forked.victim < 3; forked.victim += 2) {
+            forked.liveness_ms = 0;
+            if (support_listed(parts, "forked")) run(forked_case, forked, "rank %d is killed, its child lives", forked.victim);
+            forked.liveness_ms = -1;
+            if (support_listed(parts, "forked"))
+                run(forked_case, forked, "rank %d is killed, its child lives, no heartbeats", forked.victim);
+        }
         scene link = s;
         link.victim = 2;
         if (support_listed(parts, "links")) run(link_case, link, "the cable of host 2");

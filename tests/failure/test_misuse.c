@@ -961,7 +961,7 @@ static int late_worker(coll_comm *comm, void *arg)
     const char *const words[] = { "rank 1", NULL, NULL };
     const int64_t began = now_ms();
     float from[3] = { 0, 0, 0 }, to[3];
-    const coll_call call = { .kind = COLL_ALLTOALL, .send = from, .recv = to, .count = 1, .type = COLL_F32, .timeout_ms = 200 };
+    const coll_call call = { .kind = COLL_ALLTOALL, .send = from, .recv = to, .count = 1, .type = COLL_F32, .timeout_ms = 1500 };
     int32_t never = 0;
     const coll_status status = coll_rank(comm) == 1 ? coll_recv(comm, &never, 1, COLL_I32, 0, 0) : coll_run(comm, &call);
 

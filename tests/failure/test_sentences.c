@@ -175,10 +175,17 @@ static const mismatch mismatches[] = {
     { { SUM, .flags = COLL_SATURATE }, { SUM, .flags = COLL_REPRODUCIBLE }, 0, { "with COLL_SATURATE", "with COLL_REPRODUCIBLE" },
       "|" },
     { { SUM }, { SUM, .flags = ALL_FLAGS }, 0, { "COLL_DETERMINISTIC|", "|COLL_ROUND_TWICE" }, "options" },
-    { { SUM }, { SUM, .scale = 3 }, 0, { "with options ", "compare flags, scale" }, "COLL_" },
-    { { SUM, .scale = 2 }, { SUM, .scale = 3 }, 0, { "with options ", "compare flags, scale" }, "COLL_" },
-    { { SUM, .flags = COLL_SATURATE }, { SUM, .algorithm = "gather" }, 0, { "with COLL_SATURATE", "compare flags, scale" },
-      "(prep" },
+    { { SUM }, { SUM, .scale = 3 }, 0, { "(sum) with scale" }, "COLL_" },
+    { { SUM, .scale = 2 }, { SUM, .scale = 3 }, 0, { "(sum) with scale", "(sum) with another scale" }, "COLL_" },
+    { { SUM, .scale = 2, .flags = COLL_SATURATE }, { SUM, .scale = 2 }, 0, { "(sum) with COLL_SATURATE" }, "scale" },
+    { { SUM, .flags = COLL_STOCHASTIC, .seed = 1 }, { SUM, .flags = COLL_STOCHASTIC, .seed = 2 }, 0,
+      { "(sum) with seed", "(sum) with another seed" }, "COLL_" },
+    { { SUM, .accumulate = COLL_F64, .scale = 2 }, { SUM, .accumulate = COLL_F64, .scale = 3 }, 0,
+      { "with scale|accumulate", "with another scale or accumulate" }, "COLL_" },
+    { { SUM }, { SUM, .accumulate = COLL_F64 }, 0, { "(sum) with accumulate" }, "scale" },
+    { { SUM }, { SUM, .leaves = 1 }, 0, { "(sum) with leaves" }, "scale" },
+    { { SUM, .flags = COLL_SATURATE }, { SUM, .algorithm = "gather" }, 0, { "with COLL_SATURATE", "with algorithm" }, "(prep" },
+    { { SUM, .algorithm = "ring" }, { SUM, .algorithm = "gather" }, 0, { "with algorithm", "with another algorithm" }, "COLL_" },
     { { SUM }, { SUM, .op = COLL_MAX }, 2, { "#1 (prepared call 2) of 4 x f32 (sum)", "#1 (prepared call 2) of 4 x f32 (max)" },
       "call 1" },
 };
@@ -277,7 +284,7 @@ static int dump_worker(coll_comm *comm, void *arg)
     CHECK(dumped(comm, "allreduce #2 (prepared call 2) of 4 x f32 (sum) with COLL_DETERMINISTIC|COLL_SATURATE \"grad\": done "
                  "after"), "%s: the second call", world);
     CHECK(dumped(comm, "allreduce #1 (prepared call 1) of 4 x f32"), "%s: the first call", world);
-    CHECK(dumped(comm, "(sum) with options "), "%s: a scale", world);
+    CHECK(dumped(comm, "(sum) with COLL_DETERMINISTIC|COLL_SATURATE|scale"), "%s: a scale", world);
     for (int i = 0; i < 3; i++) coll_request_free(r[i]);
     return coll_barrier(comm);
 }

@@ -468,7 +468,7 @@ typedef enum fate { IS_TWICE = 10, RANK_3_IS_MISSING = 11, SOMETHING_ELSE = 12 }
 
 static fate overlap_fate(const char *address, int rank)
 {
-    const coll_config config = { .rank = rank, .size = 4, .address = address, .start_timeout_ms = 1000 };
+    const coll_config config = { .rank = rank, .size = 4, .address = address, .start_timeout_ms = 3000 };
     coll_comm *comms[2] = { NULL, NULL };
     const coll_status status = coll_init_threads(2, comms, &config);
 

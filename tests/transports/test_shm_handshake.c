@@ -221,11 +221,11 @@ static void missing_case(const void *arg)
 
     (void)arg;
     joining_make(joining_ranks, 6, where);
-    for (int i = 0; i < 6; i++) joining_ranks[i].config.start_timeout_ms = 700;
+    for (int i = 0; i < 6; i++) joining_ranks[i].config.start_timeout_ms = 2700;
     joining_start(&joining_ranks[0]);
     joining_start(&joining_ranks[4]);
-    expect_failure(&joining_ranks[4], COLL_ERR_TIMEOUT, 2500, "have not come: 1-3, 5", "0.7 s");
-    expect_failure(&joining_ranks[0], COLL_ERR_TIMEOUT, 2500, "have not come: 1-3, 5", where);
+    expect_failure(&joining_ranks[4], COLL_ERR_TIMEOUT, 4500, "have not come: 1-3, 5", "2.7 s");
+    expect_failure(&joining_ranks[0], COLL_ERR_TIMEOUT, 4500, "have not come: 1-3, 5", where);
     close(held);
 }
 
@@ -508,11 +508,11 @@ static void gone_root_case(const void *arg)
     joining_make(joining_ranks, 2, address);
     joining_ranks[1].config.size = 3;
     for (int i = 0; i < 2; i++) {
-        joining_ranks[i].config.start_timeout_ms = i == 0 ? 500 : 1500;
+        joining_ranks[i].config.start_timeout_ms = i == 0 ? 2500 : 4000;
         joining_start(&joining_ranks[i]);
     }
-    expect_failure(&joining_ranks[0], COLL_ERR_TIMEOUT, 1500, "have not come: 1", "");
-    expect_failure(&joining_ranks[1], COLL_ERR_TIMEOUT, 2500, "rank 1 could not reach rank 0", "job size");
+    expect_failure(&joining_ranks[0], COLL_ERR_TIMEOUT, 4000, "have not come: 1", "");
+    expect_failure(&joining_ranks[1], COLL_ERR_TIMEOUT, 5500, "rank 1 could not reach rank 0", "job size");
     CHECK(rmdir(directory) == 0, "%s: something is left in %s", case_name, directory);
 }
 

@@ -186,9 +186,9 @@ static void dead_wire_case(const void *arg)
     joining_make(joining_ranks, 2, "server:7000"); /* no listener: both addresses are in the sentence           */
     joiner_lives(&joining_ranks[1], 1, NULL);
     joining_ranks[1].place = names;
-    joining_ranks[1].config.start_timeout_ms = 800;
+    joining_ranks[1].config.start_timeout_ms = 2500;
     joining_start(&joining_ranks[1]);
-    expect_failure(&joining_ranks[1], COLL_ERR_TIMEOUT, 2500, "[fd07:9::1]:7000: ", "10.7.1.1:7000: Connection refused");
+    expect_failure(&joining_ranks[1], COLL_ERR_TIMEOUT, 4500, "[fd07:9::1]:7000: ", "10.7.1.1:7000: Connection refused");
 }
 
 /* A host whose name resolves to 127.0.1.1 on itself, as on Debian. */

@@ -286,6 +286,64 @@ static void test_sim(uint64_t seed)
     }
 }
 
+/* ---- >>explanations: why a candidate that takes less time was not chosen ---- */
+
+static const char *const reasons[] = {
+    "gains too little for its messages", "without the bits of COLL_DETERMINISTIC", "measured numbers must not change the bits"
+};
+enum { REASONS = sizeof reasons / sizeof *reasons };
+
+/* Each of "; then ring 33.2 us (why), tree:2 40 us": there is a reason if, and only if, it takes less time. */
+static void check_reasons(const char *text, int *given)
+{
+    const char *about = strstr(text, " about "), *other = strstr(text, "; then ");
+    const double chosen = about ? atof(about + 7) : 0;
+
+    while (chosen > 0 && other && (other = strchr(other, ' ')) != NULL) {
+        const char *const name = other + (strncmp(other, " then ", 6) ? 1 : 6), *const time = strchr(name, ' ');
+        const char *const end = time ? strstr(time, " us") : NULL, *const why = end && end[3] == ' ' ? end + 5 : NULL;
+        int reason = 0;
+        while (why && reason < REASONS && strncmp(why, reasons[reason], strlen(reasons[reason])) != 0) reason++;
+        CHECK(end && reason < REASONS, "no reason that is known: %s", text);
+        CHECK(!end || (why ? atof(time) <= chosen : atof(time) >= chosen), "%.20s has %s reason: %s", name, why ? "a" : "no",
+              text);
+        if (why && reason < REASONS) given[reason]++;
+        other = end ? strchr(end, ',') : NULL;
+    }
+}
+
+static int reasons_worker(coll_comm *comm, void *arg)
+{
+    static const coll_type types[] = { COLL_F32, COLL_BF16, COLL_I32 };
+    static float x[1];
+    const coll_kind kinds[] = { COLL_ALLREDUCE, COLL_REDUCE, COLL_BROADCAST, COLL_ALLGATHER };
+    int given[REASONS] = { 0 }, *const all = arg;
+    uint64_t state = (uint64_t)all[REASONS];
+    char text[900];
+
+    if (coll_rank(comm) != 0) return 0;
+    for (int i = 0; i < 4000; i++) {
+        const coll_call call = { .kind = kinds[i % 4], .send = i % 4 == 2 ? NULL : COLL_IN_PLACE, .recv = x,
+                                 .count = (size_t)spread(&state, 1, 3e6), .type = types[i / 4 % 3] };
+        comm->numbers.nominal = random_link(&state);
+        comm->numbers.link = i % 8 < 4 ? comm->numbers.nominal : random_link(&state);
+        CHECK(coll_explain(comm, &call, text, sizeof text) > 0 && strlen(text) < sizeof text - 1, "%s", coll_error(comm));
+        check_reasons(text, given);
+    }
+    for (int i = 0; i < REASONS; i++) all[i] += given[i];
+    return 0;
+}
+
+static void test_reasons(uint64_t seed)
+{
+    const coll_sim sim = { .latency = 1e-5 };
+    int given[REASONS + 1] = { [REASONS] = (int)(seed & 0xffff) };
+
+    for (int count = 2; count < 20; count += 3)
+        CHECK(run_sim(count, reasons_worker, given, &sim, NULL) == 0, "seed %llu: %d ranks", (unsigned long long)seed, count);
+    for (int i = 0; i < REASONS; i++) CHECK(given[i] > 0, "no candidate \"%s\"", reasons[i]);
+}
+
 static int measure_result(coll_comm *comm, void *arg)
 {
     coll_status *results = arg;
@@ -583,6 +641,7 @@ int main(void)
     test_crowds();
     test_bits(seed);
     test_sim(seed);
+    test_reasons(seed);
     test_deaths();
     test_worlds();
     test_order();

@@ -58,6 +58,23 @@ static const char *coll__shortage_text(int error, char *text, size_t room)
     return text;
 }
 
+static inline bool coll__is_short(const coll__tcp *tcp, int64_t now)
+{
+    return tcp->short_of && now < tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS;
+}
+
+/* Connections could not be made: append it to the sentence on what that may have caused. */
+static void coll__shortage_add(coll__tcp *tcp, coll_failure *failure)
+{
+    char why[80];
+
+    pthread_mutex_lock(&tcp->accept_lock);
+    if (coll__is_short(tcp, coll__now()))
+        coll__append(failure->text, sizeof failure->text, "; rank %d has nothing left for a connection: %s", tcp->rank,
+                     coll__shortage_text(tcp->short_of, why, sizeof why));
+    pthread_mutex_unlock(&tcp->accept_lock);
+}
+
 /* ---- >>connecting: a stream to a higher rank ---- */
 
 static void coll__stream_unreachable(coll__tcp *tcp, coll__stream *s, int error)
@@ -465,10 +482,9 @@ static bool coll__shortage_eased(coll__tcp *tcp, int error)
 static void coll__shortage_serve(coll__tcp *tcp)
 {
     const int64_t now = coll__now();
-    const bool is_short = now < tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS;
     char why[80];
 
-    if (!tcp->is_bootstrapping && tcp->short_of && is_short
+    if (!tcp->is_bootstrapping && coll__is_short(tcp, now)
         && (!tcp->short_told_at || now > tcp->short_told_at + COLL__SHORT_TELL_MS * (int64_t)COLL__MS)) {
         coll__say(&tcp->log, COLL_LOG_WARN, "rank %d cannot accept connections: %s", tcp->rank,
                   coll__shortage_text(tcp->short_of, why, sizeof why));

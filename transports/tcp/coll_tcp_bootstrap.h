@@ -138,8 +138,7 @@ static coll_status coll__bootstrap_all(coll__tcp *tcp, const coll_config *c, int
     while (tcp->present_count < tcp->size - 1) {
         const int64_t now = coll__now();
         const int lost = coll__bootstrap_lost(tcp, c->liveness_timeout_ms, now);
-        const bool is_short = tcp->short_of && now < tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS
-            && tcp->short_at > tcp->short_since + COLL__BACK_MS * (int64_t)COLL__MS;
+        const bool is_short = coll__is_short(tcp, now) && tcp->short_at > tcp->short_since + COLL__BACK_MS * (int64_t)COLL__MS;
         if (lost > 0)
             return coll__start_failed(COLL_ERR_PEER, "rank %d came to rank 0 at %s, is gone (%s), and has not come back for "
                                       "%.1f s", lost, c->address, coll__ending_text(tcp->controls[lost].lost_by),

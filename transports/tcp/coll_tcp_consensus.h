@@ -41,7 +41,6 @@ typedef struct coll__agreement {
     int            follows;
     int            decider;                       /* sent the decision on a lasting line, or `me`; -1: none   */
     int            grace_ms;
-    int            shortage;                      /* errno of the last socket that could not be made; 0: none */
     int64_t        deadline;
     coll_failure  *failure;
 } coll__agreement;
@@ -108,7 +107,7 @@ static void coll__member_unreachable(coll__agreement *h, int place, int error)
     coll__member_line *line = &h->lines[place];
     const int count = h->old->endpoints[h->ranks[place]].count;
 
-    if (coll__is_shortage(error)) h->shortage = error;
+    if (coll__is_shortage(error)) h->old->short_of = error, h->old->short_at = coll__now();
     line->refusals = error == ECONNREFUSED ? line->refusals + 1 : 0;
     if (line->refusals >= count) coll__consensus_lost(h->consensus, place);
     if (line->calls % count == 0) coll__member_line_rest(h, line);
@@ -334,7 +333,6 @@ static void coll__agreement_begin(coll__agreement *h)
 static coll_status coll__agreement_run(coll__agreement *h)
 {
     coll__consensus *const c = h->consensus;
-    char why[80];
 
     coll__agreement_begin(h);
     while (coll__consensus_is_busy(c)) {
@@ -343,10 +341,10 @@ static coll_status coll__agreement_run(coll__agreement *h)
     }
     coll__agreement_tell(h);
     if (c->role == COLL__CONSENSUS_DECIDED) return COLL_OK;
-    if (c->role == COLL__CONSENSUS_GIVEN_UP) return coll__failed_given_up(h->failure);
-    if (!h->shortage) return coll__failed_too_few(h->failure, c->counted, c->count);
-    return coll__set_failure(h->failure, COLL_ERR_PEER, -1, "only %d of %d ranks were reached: this rank has nothing left for a "
-                             "connection: %s", c->counted, c->count, coll__shortage_text(h->shortage, why, sizeof why));
+    if (c->role == COLL__CONSENSUS_GIVEN_UP) (void)coll__failed_given_up(h->failure);
+    else (void)coll__failed_too_few(h->failure, c->counted, c->count);
+    coll__shortage_add(h->old, h->failure);
+    return h->failure->status;
 }
 
 #endif /* COLL_TCP_CONSENSUS_H */

@@ -42,13 +42,16 @@ static void coll__control_event(coll__tcp *tcp, int index)
 static void coll__control_listen(coll__tcp *tcp)
 {
     coll__heartbeat *p = &tcp->heartbeat;
+    const bool is_first = tcp->failure.status == COLL_OK;
 
     __atomic_store_n(&p->news, 0, __ATOMIC_RELAXED);
     pthread_mutex_lock(&p->lock);
-    if (tcp->failure.status == COLL_OK) tcp->failure = p->decision;
+    if (is_first) tcp->failure = p->decision;
     p->is_taken = p->decision.status != COLL_OK;
     for (; tcp->bye_count < p->departed_count; tcp->bye_count++) tcp->presence[p->departed[tcp->bye_count]] = COLL__SAID_BYE;
     pthread_mutex_unlock(&p->lock);
+    if (is_first && tcp->failure.status == COLL_ERR_TIMEOUT && tcp->failure.rank == tcp->rank)
+        coll__shortage_add(tcp, &tcp->failure);
 }
 
 static inline bool coll__has_news(const coll__tcp *tcp) { return __atomic_load_n(&tcp->heartbeat.news, __ATOMIC_ACQUIRE) != 0; }

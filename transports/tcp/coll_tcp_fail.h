@@ -63,6 +63,7 @@ static void coll__tcp_settle(coll__tcp *tcp, const coll_failure *cause, bool is_
 
     if (is_sentence) own = *cause;
     else coll__peer_failure(&tcp->heartbeat, &own, cause->status, cause->rank, cause->text);
+    if (own.status == COLL_ERR_TIMEOUT && tcp->failure.status == COLL_OK) coll__shortage_add(tcp, &own);
     if (tcp->failure.status == COLL_OK) coll__ask_for_decision(tcp, &own);
     coll__io_cancel(&tcp->io, tcp->streams, tcp->size * COLL_CHANNEL_COUNT);      /* the buffers belong to the caller again */
 }

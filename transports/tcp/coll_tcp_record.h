@@ -95,7 +95,12 @@ static uint32_t coll__crc_by_table(const coll__crc *crc, uint32_t sum, const uns
 }
 
 #if defined(__x86_64__)
-static __attribute__((target("sse4.2"))) uint32_t coll__crc_by_instruction(uint32_t sum, const unsigned char *at, size_t length)
+#if defined(__clang__) && __clang_major__ < 14    /* does not know crc32, which sse4.2 includes               */
+#define COLL__TARGET_CRC __attribute__((target("sse4.2")))
+#else                                             /* includes it unless -mno-crc32 turns it off for the file  */
+#define COLL__TARGET_CRC __attribute__((target("sse4.2,crc32")))
+#endif
+static COLL__TARGET_CRC uint32_t coll__crc_by_instruction(uint32_t sum, const unsigned char *at, size_t length)
 {
     uint64_t wide = sum;
 

@@ -97,12 +97,15 @@ def fault_another_count():
 
 def fault_timeout():
     rank = start()
+    store = distributed_c10d._get_default_store()
     back_end().set_timeout(datetime.timedelta(seconds=1))
     if rank != 1:
         told(lambda: dist.all_reduce(torch.ones(1)), "timeout", "rank")
         assert rank or back_end().get_error() == ErrorType.TIMEOUT
+        store.set(f"over/{rank}", "")
     else:
-        told(lambda: [time.sleep(4), dist.all_reduce(torch.ones(1))], "rank")
+        store.wait(["over/0", "over/2"])
+        told(lambda: dist.all_reduce(torch.ones(1)), "rank")
 
 
 def fault_new_timeout():
