@@ -116,11 +116,11 @@ static inline int coll__slice_bytes(int size)
 static inline long coll__lag(const coll__link *link, double slice_bytes)
 {
     const double slice = slice_bytes * link->per_byte;
-    const double ticks = slice > 0 ? link->latency / slice + 1 : COLL__LAG_LEAST;
+    const double ticks = slice > 0 ? link->latency / slice + 1 : (double)COLL__LAG_LEAST;
 
     if (COLL__LAG_MOST == COLL__LAG_LEAST) return COLL__LAG_MOST;
-    if (ticks >= COLL__LAG_MOST) return COLL__LAG_MOST;
-    return ticks <= COLL__LAG_LEAST ? COLL__LAG_LEAST : (long)ticks + (ticks > (double)(long)ticks);
+    if (ticks >= (double)COLL__LAG_MOST) return COLL__LAG_MOST;
+    return ticks <= (double)COLL__LAG_LEAST ? COLL__LAG_LEAST : (long)ticks + (ticks > (double)(long)ticks);
 }
 
 #endif /* COLL_LINK_MODEL_H */

@@ -213,7 +213,7 @@ static double coll__crowded_time(const coll__algorithm *a, const coll__query *qu
     const double bytes = n.moved * 0.5 * (a->is_canonical ? query->bytes : query->sum_bytes) / counted;
     const double processors = query->size * query->share;
     const double ticks = slices * (coll__has_cut(a) ? coll__longer(n.rounds, cuts) : n.rounds);
-    const double under_way = bytes / (ticks * processors * COLL__UNDER_WAY_CACHED) - 0.5;
+    const double under_way = bytes / (ticks * processors * (double)COLL__UNDER_WAY_CACHED) - 0.5;
     const double cold = under_way < 0 ? 0 : under_way < 1 ? under_way : 1;        /* the fraction that is not in the caches */
     const double work = n.sent * cuts * query->link->latency + bytes * (1 + cold / 4) * query->link->per_byte;
     const double together = n.rounds * query->link->latency + work / processors;
@@ -237,7 +237,7 @@ static int coll__packet_room(const coll__algorithm *a, const coll__query *query,
     int room = COLL__PACKET_ROOM_LEAST;
 
     while (room < COLL__PACKET_ROOM_MOST && (COLL__PACKET_HEAD + 2 * room) * each <= most
-           && coll__packet_bytes(query->size, 2 * room) <= COLL__LANDING_MOST) room *= 2;
+           && coll__packet_bytes(query->size, 2 * room) <= (double)COLL__LANDING_MOST) room *= 2;
     return room;
 }
 
@@ -263,8 +263,8 @@ static coll__choice coll__priced(const coll__algorithm *a, const coll__query *qu
  * flat: take fewer and longer messages, which need less processor time. */
 static coll__choice coll__best_cut(const coll__algorithm *a, const coll__query *query)
 {
-    const double least = query->bytes / COLL__CUT_LEAST_BYTES;
-    const long most = least >= COLL__CUT_MOST ? COLL__CUT_MOST : least > 1 ? (long)least : 1;
+    const double least = query->bytes / (double)COLL__CUT_LEAST_BYTES;
+    const long most = least >= (double)COLL__CUT_MOST ? COLL__CUT_MOST : least > 1 ? (long)least : 1;
     coll__choice quickest = coll__priced(a, query, 2, 1), best;
     long at = 1;
 

@@ -68,7 +68,7 @@ static inline int coll__run_length(const coll__shares *s, int i, int size)
 /* A rate relative to the slowest link, in sixteenths. */
 static inline uint32_t coll__rate_in(double rate)
 {
-    return rate < COLL__RATE_MOST ? (uint32_t)(rate * COLL__RATE_UNIT + 0.5) : COLL__RATE_MOST * COLL__RATE_UNIT;
+    return rate < (double)COLL__RATE_MOST ? (uint32_t)(rate * (double)COLL__RATE_UNIT + 0.5) : COLL__RATE_MOST * COLL__RATE_UNIT;
 }
 
 /* Add the next rank, or all from it on.  If there is no room for another run, the last one includes it, at the lower rate. */
@@ -137,7 +137,7 @@ static inline double coll__shares_settle(coll__shares *s, int size)
         s->runs[i].rate = (uint32_t)(((uint64_t)s->runs[i].rate * COLL__RATE_UNIT + least / 2) / least);
     if (size < 3 || most == least) s->count = 0;
     else coll__shares_divide(s, size);
-    return (double)least / COLL__RATE_UNIT;
+    return (double)least / (double)COLL__RATE_UNIT;
 }
 
 /* Copy the rate of rank `name` in `all` to rank `i`. */

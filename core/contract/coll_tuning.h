@@ -27,8 +27,8 @@ static bool coll__take_faster(void *fields, const coll__word *word, const char *
     }
     if (**at != ':') return false;
     ++*at;
-    if (!coll__read_number(at, &rate) || first < open || last < first || last > INT_MAX || !(rate >= 1 && rate <= COLL__RATE_MOST)
-        || (s->count && s->runs[s->count - 1].rate != COLL__RATE_UNIT)) return false;
+    if (!coll__read_number(at, &rate) || first < open || last < first || last > INT_MAX || !(rate >= 1)
+        || rate > (double)COLL__RATE_MOST || (s->count && s->runs[s->count - 1].rate != COLL__RATE_UNIT)) return false;
     if (s->count) s->count--;                     /* added again below                                        */
     if (s->count + (first > open) + 1 + (last < INT_MAX) > COLL__RUNS_MOST) return false;
     if (first > open) coll__rates_add(s, open, COLL__RATE_UNIT);
@@ -121,7 +121,7 @@ static void coll__numbers_print(const coll__numbers *n, char *text, size_t room)
         if (i + 1 == n->shares.count) coll__append(text, room, "-");
         else if (run[1].first > run->first + 1) coll__append(text, room, "-%d", run[1].first - 1);
         coll__append(text, room, ":");
-        coll__append_number(text, room, (double)run->rate / COLL__RATE_UNIT);
+        coll__append_number(text, room, (double)run->rate / (double)COLL__RATE_UNIT);
     }
     for (int i = 0; i < n->sites.count; i++) coll__append(text, room, " site=%d", n->sites.first[i]);
 }

@@ -139,7 +139,7 @@ static coll_status coll__measure_barrier(coll_comm *comm, double *seconds)
             const coll_status status = coll__run_by_host(comm, &r);
             if (status < 0) return status;
         }
-        if (i >= 0) times[i] = coll__seconds_since(comm->session, began) / COLL__MEASURE_TRIPS;
+        if (i >= 0) times[i] = coll__seconds_since(comm->session, began) / (double)COLL__MEASURE_TRIPS;
     }
     *seconds = coll__median(times, COLL__MEASURE_RUNS);
     return COLL_OK;
@@ -204,8 +204,8 @@ static coll_status coll__measure_length(coll_comm *comm, unsigned char *memory, 
         status = coll__measure_way(comm, COLL__MEASURE_EXCHANGE, peer, memory, COLL__MEASURE_BYTES_LEAST, COLL__MEASURE_EXCHANGES,
                                    &seconds);
     if (status < 0) return status;
-    const double each = (seconds - latency) / COLL__MEASURE_BYTES_LEAST;
-    while (told < COLL__MEASURE_BYTES && 2 * told * each <= COLL__MEASURE_LONG) told *= 2;
+    const double each = (seconds - latency) / (double)COLL__MEASURE_BYTES_LEAST;
+    while (told < (double)COLL__MEASURE_BYTES && 2 * told * each <= COLL__MEASURE_LONG) told *= 2;
     r.call = (coll_call){ .kind = COLL_BROADCAST, .recv = &told, .count = 1, .type = COLL_F64, .name = "measure" };
     status = coll__run_by_host(comm, &r);
     *bytes = (size_t)told;
@@ -217,7 +217,7 @@ static double coll__measure_rate(const coll__shares *s, int peer)
 {
     if (s->count == 0) return 1;
     const uint32_t own = coll__run_of(s, 0)->rate, other = coll__run_of(s, peer)->rate;
-    return (double)(own < other ? own : other) / COLL__RATE_UNIT;
+    return (double)(own < other ? own : other) / (double)COLL__RATE_UNIT;
 }
 
 /* Runs on every rank; the numbers of rank 0 count. */

@@ -124,7 +124,7 @@ def _memory(code: int, shape: Shape) -> Buffer:
     count = 1
     for length in shape:
         count *= length
-    flat = memoryview(bytearray(count * size_of(code)))
+    flat: Any = memoryview(bytearray(count * size_of(code)))          # newer mypy knows only literal formats of cast
     return look(flat.cast(letter, list(shape)) if count else flat.cast(letter), code)
 
 
