@@ -24,8 +24,7 @@
  *     }
  *     int main(void)
  *     {
- *         const int result = coll_spawn(4, worker, NULL, NULL);         four ranks, threads of this process
- *         return result < 0 ? fprintf(stderr, "%s\n", coll_error(NULL)), 1 : result;
+ *         return coll_spawn(4, worker, NULL, NULL) != 0;                four ranks, threads of this process
  *     }
  *
  * If each rank is a process, the worker is the same.  Start the processes with coll-run or torchrun, or set COLL_RANK, COLL_SIZE
@@ -34,7 +33,7 @@
  *     int main(void)
  *     {
  *         coll_comm *comm;
- *         if (coll_init(&comm, NULL)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
+ *         if (coll_init(&comm, NULL)) return 1;
  *         const int result = worker(comm, NULL);
  *         coll_free(comm);
  *         return result;
@@ -117,11 +116,10 @@
  *     gatherv, scatterv, alltoallv,    the count (alltoallw: and the type) of a block is equal at its two ends; other ranks
  *     alltoallw, neighbor_...v, ...w   do not need it; if there is a root, counts and offsets matter there only
  *     allreduce_list                   number, types and counts of the buffers, in the same order
- *   Ranks that disagree get COLL_ERR_MISMATCH, and a sentence that names both calls.  Flags are compared exactly; counts of v
- * forms and of lists are compared with a hash of 32 bits.  If another option is set (algorithm, accumulate, scale, seed,
- * not_commutative), all of these are compared with a hash of 192 values: one wrong option in 192 is not detected.  Blocks without
- * elements have no type.  These are not compared: buffers, offsets, rows and strides, residual, timeout_ms, name, fn and
- * fn_context.
+ *   Ranks that disagree get COLL_ERR_MISMATCH, and a sentence that names both calls, and the options that differ.  Flags, and
+ * which options are set, are compared exactly.  Values of algorithm, accumulate, scale and seed are compared with a hash of 16
+ * bits; counts of v forms and of lists with one of 32 bits, or of 16 if such an option is set.  Blocks without elements have no
+ * type.  These are not compared: buffers, offsets, rows and strides, residual, timeout_ms, name, fn and fn_context.
  *   A rank that needs nothing from the mistaken rank may return before the mismatch is found: the root of a broadcast or scatter,
  * the other ranks of a reduce or gather, ranks of a scan.  If two ranks act as the root, every rank may return COLL_OK with
  * different data.  Then the next collective in which these ranks exchange messages, or wait for each other in memory, returns
@@ -351,7 +349,7 @@
  * BOOTSTRAP
  *         coll_config config = { .rank = 0, .size = 1, .address = "10.0.0.1:5000", .tcp = { .network = "10.0.0.0/16" } };
  *         coll_comm *world;
- *         if (coll_init(&world, &config)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
+ *         if (coll_init(&world, &config)) return 1;
  *   Over TCP every rank connects to rank 0, and retries until start_timeout_ms.  The address of rank 0 is one of
  *     host:port, [v6]:port, :port     a number or a name.  All addresses of a name are tried, 250 ms apart; link-local ones
  *                                     need their interface.  ":port" means all addresses of rank 0's host
@@ -374,7 +372,7 @@
  * SECURITY
  *         coll_config guarded = { .size = 1, .tcp = { .key = "one secret of 16 bytes or more", .security = "key" } };
  *         coll_comm *alone;
- *         if (coll_init(&alone, &guarded)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
+ *         if (coll_init(&alone, &guarded)) return 1;
  *   A key is a secret of 16 bytes or more that all ranks share.  Use 32 random bytes: an attacker who talks to a rank can guess
  * at a passphrase without limit.  With a key both ends of every connection prove that they know it before anything else is read,
  * by HMAC-SHA256 over both ranks, the purpose, the job and fresh random numbers.  A process with another key or none gets
@@ -453,8 +451,8 @@
  * and coll_shrink remain useful.  A rank that has not been notified yet may still finish a call for which it has all data, while
  * the same call fails on another rank.  A call that begins after the notification never returns COLL_OK; between ranks that share
  * memory, after any rank has returned the error.  After an error recv is undefined.
- *   The sentence of coll_error says which rank, which call, which address and why.  For programs that ignore the status, it is
- * also logged: as an error if a communicator cannot be made, as a warning, once on each rank, if one ends.
+ *   The sentence of coll_error says which rank, which call, which address and why.  If a communicator cannot be made, it is also
+ * logged as an error, so a program need not print it.  If one ends, it is logged as a warning, once on each rank.
  * "allreduce #17" in a sentence is the 17th collective of the communicator, of whatever kind.
  *   coll_abort may be called from any thread.  Between threads, and over TCP unless liveness_timeout_ms is -1, it may also be
  * called from a signal handler.  The library never exits, aborts or raises a signal.
@@ -467,7 +465,7 @@
  * names it, and over TCP says what it does.  timeout_ms (of a call) or stall_timeout_ms (of a communicator) turn lateness into
  * COLL_ERR_TIMEOUT.  They count from when the program begins to wait, or to test while each test finds the call running.
  *   Dead ranks.  A process that ends is detected at once, unless a forked child of it continues without calling exec.  Such a
- * child holds the connections open.  The death is then detected as silence is, and with liveness_timeout_ms < 0 not at all.
+ * child holds the connections open.  The death is then detected as silence is; with liveness_timeout_ms < 0, when the child ends.
  *   If a rank sends no heartbeat for liveness_timeout_ms, it is declared dead: it is stopped, or its host or cable has failed.  A
  * thread of each rank sends heartbeats to rank 0, also while the program computes, and rank 0 sends them to all: eight times in
  * liveness_timeout_ms.
@@ -599,7 +597,7 @@
  *
  * MPI
  *         #define COLL_WITH_MPI 1                                       compiled by mpicc
- *         if (coll_wrap_mpi(MPI_COMM_WORLD, &comm)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
+ *         if (coll_wrap_mpi(MPI_COMM_WORLD, &comm)) return 1;
  *   coll_wrap_mpi makes a communicator of the ranks of an MPI communicator; coll_init with COLL_TRANSPORT=mpi uses
  * MPI_COMM_WORLD.  The latter calls MPI_Init_thread if the program has not, and then MPI_Finalize when the last communicator of
  * that coll_init is freed.  This manual holds for MPI too, with the following exceptions.
@@ -12711,40 +12709,40 @@ static uint32_t coll__hash_counts(const size_t *counts, int n)
     return coll__hash_end(hash);
 }
 
-/* All flags, with their names. */
-static const struct { unsigned flag; const char *name; } coll__flags[] = {
-#define COLL__FLAG(name) { name, #name }
-    COLL__FLAG(COLL_DETERMINISTIC), COLL__FLAG(COLL_SATURATE), COLL__FLAG(COLL_REPRODUCIBLE), COLL__FLAG(COLL_STOCHASTIC),
-    COLL__FLAG(COLL_DETECT_OVERFLOW), COLL__FLAG(COLL_ROUND_TWICE)
-#undef COLL__FLAG
+/* Options of a call in its fingerprint: its flags, and what else is set.  A rank names them from the fingerprint alone. */
+enum { COLL__FLAGS = 63, COLL__BY_SCALE = 64, COLL__BY_SEED = 128, COLL__BY_TYPE = 256, COLL__BY_ALGORITHM = 512,
+       COLL__HASHED = COLL__BY_SCALE | COLL__BY_SEED | COLL__BY_TYPE | COLL__BY_ALGORITHM };
+
+/* By bit; the flags first. */
+static const char *const coll__options[] = {
+    "COLL_DETERMINISTIC", "COLL_SATURATE", "COLL_REPRODUCIBLE", "COLL_STOCHASTIC", "COLL_DETECT_OVERFLOW", "COLL_ROUND_TWICE",
+    "scale", "seed", "accumulate", "algorithm", "not_commutative", "leaves"
 };
-enum { COLL__FLAG_COUNT = sizeof coll__flags / sizeof *coll__flags, COLL__FLAGS = (1 << COLL__FLAG_COUNT) - 1 };
+enum { COLL__OPTION_COUNT = sizeof coll__options / sizeof *coll__options };
 
-/* Further arguments that must agree, in one byte; 0: none.  Flags alone are kept as they are, so that errors can name them.
- * With an algorithm or other arguments it is a hash of all of them, greater than every set of flags. */
-static unsigned char coll__hash_options(const coll_call *call, bool reduces)
+static unsigned coll__options_of(const coll_call *call, bool reduces)
 {
-    uint64_t hash = 0;
-    const uint64_t scale = COLL__HAS_SCALE ? coll__bits64(call->scale) : 0;
-    const char *const algorithm = COLL__HAS_CHOICE ? call->algorithm : NULL;
-    const bool is_scaled = COLL__HAS_SCALE && coll__is_scaled(call);
     const bool has_seed = COLL__IS_WHOLE && call->flags & COLL_STOCHASTIC && call->seed != 0;
+    const unsigned algorithm = COLL__HAS_CHOICE && call->algorithm && !coll__kind_is_message(call->kind) ? COLL__BY_ALGORITHM : 0;
 
-    const bool has_leaves = COLL__HAS_LEAVES && call->leaves != 0;
-
-    if (reduces && !algorithm && !is_scaled && !call->accumulate && !call->not_commutative && !has_seed && !has_leaves)
-        return (unsigned char)(call->flags & COLL__FLAGS);
-    if (reduces && (scale << 1 != 0 || call->accumulate || call->flags || call->not_commutative)) {
-        if (scale != coll__bits64(1)) hash = scale;
-        if (COLL__IS_WHOLE && call->flags & COLL_STOCHASTIC) hash = hash * 131 + call->seed;
-        hash ^= hash >> 32;                       /* without it, sign and exponent bits would be lost in the product */
-        hash = ((hash * 31 + (uint64_t)call->accumulate) * (COLL__FLAGS + 1) + call->flags) * 2 + call->not_commutative;
-    }
-    for (const char *at = algorithm; at && *at; at++) hash = hash * 131 + (unsigned char)*at;
-    if (has_leaves) hash = hash * 131 + 1;
-    if (hash == 0) return 0;
-    return (unsigned char)(COLL__FLAGS + 1 + (uint32_t)((hash * 0x9e3779b97f4a7c15u) >> 32) % (255 - COLL__FLAGS));
+    if (!reduces) return algorithm;
+    return algorithm | (call->flags & COLL__FLAGS) | (COLL__HAS_SCALE && coll__is_scaled(call) ? COLL__BY_SCALE : 0u)
+        | (has_seed ? COLL__BY_SEED : 0u) | (call->accumulate ? COLL__BY_TYPE : 0u) | (unsigned)call->not_commutative << 10
+        | (unsigned)(COLL__HAS_LEAVES && call->leaves != 0) << 11;
 }
+
+/* 16 bits of a hash of the options that have a value. */
+static uint32_t coll__hash_options(const coll_call *call, unsigned options)
+{
+    uint64_t hash = options & COLL__BY_TYPE ? (uint64_t)call->accumulate : 0;
+
+    if (COLL__HAS_SCALE && options & COLL__BY_SCALE) hash = coll__mix64(hash ^ coll__bits64(call->scale));
+    if (options & COLL__BY_SEED) hash = coll__mix64(hash ^ call->seed);
+    for (const char *at = options & COLL__BY_ALGORITHM ? call->algorithm : ""; *at; at++) hash = hash * 131 + (unsigned char)*at;
+    return (uint32_t)(coll__mix64(hash) >> 48);
+}
+
+static inline unsigned coll__head_options(const unsigned char *head) { return head[15] | (unsigned)head[13] >> 4 << 8; }
 
 enum { COLL__PREPARED_MOST = 0xfff };            /* this number, or a greater one                            */
 
@@ -12762,11 +12760,12 @@ static inline uint32_t coll__head_mark(const coll_comm *comm, uint64_t prepared)
  *
  *      0 magic    2 step     4 communicator       8 sequence
  *     12 kind    13 op      14 wire   15 options 16 type          20 root    24 count[6]   30 history
- *                                                                    or peer
+ *                 options                                            or peer
  *
  * The step is set for each message: which round of which slice it belongs to.  The low 12 bits of the communicator's mark are
- * the number of a prepared call (coll__head_mark).  Options: see coll__hash_options.  If every rank knows all counts, count is
- * their sum and root a hash of them.  If only two ranks know the length of a message, they set its count and type.  History: 16
+ * the number of a prepared call (coll__head_mark).  Options: 8 bits, and the upper 4 of the operation.  If one has a value
+ * (COLL__HASHED), the upper half of root is a hash of these values.  If every rank knows all counts, count is their sum and root
+ * a hash of them.  If only two ranks know the length of a message, they set its count and type.  History: 16
  * bits of a hash of earlier calls that end early on some ranks, if they used messages in the order of the communicator.  So a
  * mismatch in such a call is found when fingerprints are next compared. */
 static void coll__head_of_call(unsigned char *head, const coll_call *call, int size, uint32_t order, uint32_t sequence)
@@ -12781,22 +12780,23 @@ static void coll__head_of_call(unsigned char *head, const coll_call *call, int s
         for (int i = 0; i < size; i++) count += call->recv_counts[i];
         root = coll__hash_counts(call->recv_counts, size);
     }
-    const uint32_t op = reduces ? (uint32_t)call->op & 0xff : 0;
+    const uint32_t op = reduces ? (uint32_t)call->op & 15 : 0;
     const uint32_t wire = reduces && call->wire != call->type ? (uint32_t)call->wire & 0xff : 0;
-    const uint32_t options = coll__hash_options(call, reduces);
-    const uint32_t what = ((uint32_t)call->kind & 0xff) | op << 8 | wire << 16 | options << 24;
+    const unsigned options = coll__options_of(call, reduces);
+    const uint32_t what = ((uint32_t)call->kind & 0xff) | (op | options >> 8 << 4) << 8 | wire << 16 | options << 24;
     const uint32_t type = traits & COLL__PAIRWISE && call->send_types ? 0 : (uint32_t)call->type;
     coll__put64(head, COLL__MAGIC | (uint64_t)order << 32);
     coll__put64(head + 8, sequence | (uint64_t)what << 32);
+    if (options & COLL__HASHED) root = (root & 0xffff) | coll__hash_options(call, options) << 16;
     coll__put64(head + 16, type | (uint64_t)root << 32);
     coll__put64(head + 24, count);
 }
 
-/* A part has the kind and the root of its whole. */
+/* A part has the kind and the root of its whole, and its own options. */
 static inline void coll__head_of_part(unsigned char *head, const unsigned char *whole)
 {
     head[12] = whole[12];
-    memcpy(head + 20, whole + 20, 4);
+    memcpy(head + 20, whole + 20, coll__head_options(head) & COLL__HASHED ? 2 : 4);
 }
 
 /* The head of the next call of the same kind.  Written in words of the size in which it is read: a load that spans several
@@ -12900,20 +12900,19 @@ static const char *coll__type_text(coll_type type, char *text, size_t room)
 
 static inline const char *coll__plural(long count) { return count == 1 ? "" : "s"; }
 
-/* "COLL_DETERMINISTIC|COLL_SATURATE". */
-static void coll__append_flags(char *text, size_t room, unsigned flags)
+/* "COLL_DETERMINISTIC|scale". */
+static void coll__append_options(char *text, size_t room, unsigned options, const char *between)
 {
-    for (int i = 0; i < COLL__FLAG_COUNT; i++) {
-        if (!(flags & coll__flags[i].flag)) continue;
-        coll__append(text, room, "%s%s", coll__flags[i].name, flags >> i > 1 ? "|" : "");
-    }
+    for (int i = 0; i < COLL__OPTION_COUNT; i++)
+        if (options >> i & 1) coll__append(text, room, "%s%s", coll__options[i], options >> i > 1 ? between : "");
 }
 
 /* "allreduce #17 of 1024 x f32 (sum)"; prepared: "allreduce #3 (prepared call 2) of ...".  The head is untrusted. */
 static void coll__head_describe(const unsigned char *head, char *text, size_t room)
 {
     const coll_kind kind = (coll_kind)head[12];
-    const int root = (int)coll__get32(head + 20);
+    const unsigned options = coll__head_options(head);
+    const int root = (int)(options & COLL__HASHED ? coll__get16(head + 20) : coll__get32(head + 20));
     char type[40];
 
     coll__print(text, room, "%s", coll_kind_name(kind));
@@ -12928,10 +12927,9 @@ static void coll__head_describe(const unsigned char *head, char *text, size_t ro
         coll__append(text, room, " of %llu x %s", (unsigned long long)coll__head_count(head),
                      coll__type_text((coll_type)coll__get32(head + 16), type, sizeof type));
     if (coll__kind_reduces(kind) && head[14]) coll__append(text, room, " over %s", coll_type_name(head[14]));
-    if (coll__kind_reduces(kind)) coll__append(text, room, " (%s)", coll_op_name((coll_op)head[13]));
-    if (head[15]) coll__append(text, room, " with ");
-    if (head[15] > COLL__FLAGS) coll__append(text, room, "options %02x", head[15]);
-    else coll__append_flags(text, room, head[15]);
+    if (coll__kind_reduces(kind)) coll__append(text, room, " (%s)", coll_op_name((coll_op)(head[13] & 15)));
+    if (options) coll__append(text, room, " with ");
+    coll__append_options(text, room, options, "|");
     if (coll__kind_has_root(kind)) coll__append(text, room, " root %d", root);
     if (coll__kind_is(kind, COLL__SUMMED)) coll__append(text, room, " by counts %08x", (unsigned)root);
     if (kind == COLL_ALLREDUCE_LIST) coll__append(text, room, " of list %08x", (unsigned)root);
@@ -12945,16 +12943,25 @@ static void coll__head_describe(const unsigned char *head, char *text, size_t ro
 static coll_status coll__failed_mismatch(coll_failure *failure, const unsigned char *ours, int me,
                                          const unsigned char *theirs, int peer)
 {
-    const bool are_hashed = ours[15] != theirs[15] && (ours[15] > COLL__FLAGS || theirs[15] > COLL__FLAGS);
+    const unsigned options[] = { coll__head_options(ours), coll__head_options(theirs) }, both = options[0] & options[1];
     unsigned char heads[2][COLL_HEAD_LENGTH];
     char mine[COLL__CALL_ROOM], other[COLL__CALL_ROOM];
 
     memcpy(heads[0], ours, COLL_HEAD_LENGTH);
     memcpy(heads[1], theirs, COLL_HEAD_LENGTH);
-    if (ours[15] <= COLL__FLAGS && theirs[15] <= COLL__FLAGS)         /* omit flags that both have            */
-        heads[0][15] = ours[15] & ~theirs[15], heads[1][15] = theirs[15] & ~ours[15];
+    for (int i = 0; i < 2; i++) {                 /* omit options that both have                              */
+        if (options[i] & COLL__HASHED) memset(heads[i] + 22, 0, 2);
+        heads[i][13] = (unsigned char)(heads[i][13] & ~(both >> 8 << 4));
+        heads[i][15] = (unsigned char)(heads[i][15] & ~both);
+    }
     coll__head_describe(heads[0], mine, sizeof mine);
     coll__head_describe(heads[1], other, sizeof other);
+    if (!strcmp(mine, other) && both & COLL__HASHED && memcmp(ours + 22, theirs + 22, 2) != 0) {
+        coll__append(mine, sizeof mine, " with ");
+        coll__append_options(mine, sizeof mine, both & COLL__HASHED, "|");
+        coll__append(other, sizeof other, " with another ");
+        coll__append_options(other, sizeof other, both & COLL__HASHED, " or ");
+    }
     if (coll__get16(ours) == COLL__PARTED_MAGIC)
         return coll__set_failure(failure, COLL_ERR_MISMATCH, peer,
                                  "rank %d and rank %d have made %u collectives each, but not the "
@@ -12962,18 +12969,15 @@ static coll_status coll__failed_mismatch(coll_failure *failure, const unsigned c
                                  (unsigned)coll__get32(ours + 8));
     if (coll__get16(theirs) != COLL__MAGIC)
         return coll__set_failure(failure, COLL_ERR_PROTOCOL, peer, "rank %d got bytes from rank %d that are no message of ours",
-                                 me,
-                                 peer);
+                                 me, peer);
     if (!strcmp(mine, other) && memcmp(ours + 30, theirs + 30, 2) != 0)
         return coll__set_failure(failure, COLL_ERR_MISMATCH, peer, "rank %d and rank %d called %s, but before it different ones: "
-                                 "compare roots and counts of earlier broadcasts, reduces, gathers, scatters, scans", me, peer,
-                                     mine);
+                                 "compare roots and counts of earlier broadcasts, reduces, gathers, scatters, scans", me,
+                                 peer, mine);
     if (!strcmp(mine, other))
         return coll__set_failure(failure, COLL_ERR_PROTOCOL, peer, "rank %d is in step %u of %s, rank %d in step %u", me,
                                  (unsigned)coll__get16(ours + 2), mine, peer, (unsigned)coll__get16(theirs + 2));
-    return coll__set_failure(failure, COLL_ERR_MISMATCH, peer, "rank %d called %s, but rank %d called %s%s", me, mine, peer,
-                             other,
-                             are_hashed ? ": compare flags, scale, seed, accumulate, not_commutative, algorithm, leaves" : "");
+    return coll__set_failure(failure, COLL_ERR_MISMATCH, peer, "rank %d called %s, but rank %d called %s", me, mine, peer, other);
 }
 
 /* ---- >>errors: the sentence ---- */
@@ -13038,7 +13042,10 @@ static const char *coll__type_text(coll_type type, char *text, size_t room)
     return coll_type_name(type);
 }
 
-static void coll__append_flags(char *text, size_t room, unsigned flags) { (void)text, (void)room, (void)flags; }
+static void coll__append_options(char *text, size_t room, unsigned options, const char *between)
+{
+    (void)text, (void)room, (void)options, (void)between;
+}
 
 static void coll__head_describe(const unsigned char *head, char *text, size_t room)
 {
@@ -18668,8 +18675,7 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
     coll__give(is_late);
     if (how != COLL__LATE_FAIL) return COLL_PENDING;
     coll__set_failure(&failure, COLL_ERR_TIMEOUT, count > 0 ? first : -1, "no word from %s in %.3g s (rank %d waited)", who,
-                      seconds,
-                      session->rank);
+                      seconds, session->rank);
     return coll__comm_fail(r->comm, &failure);
 }
 
@@ -20481,12 +20487,11 @@ static void coll__json_record(FILE *file, const coll__record *at, int64_t now)
             (unsigned)coll__get32(at->head + 8), (unsigned long long)coll__head_count(at->head));
     coll__json_text(file, type ? coll__type_text(type, text, sizeof text) : "");
     fprintf(file, ", \"op\": \"%s\", \"root\": %d, \"peer\": %d, \"name\": ",
-            coll__kind_reduces(kind) ? coll_op_name((coll_op)at->head[13]) : "",
+            coll__kind_reduces(kind) ? coll_op_name((coll_op)(at->head[13] & 15)) : "",
             coll__kind_has_root(kind) ? (int)coll__get32(at->head + 20) : -1,
             coll__kind_is_message(kind) ? (int)coll__get32(at->head + 20) : -1);
     coll__json_text(file, at->name);
-    if (at->head[15] <= COLL__FLAGS) coll__append_flags(flags, sizeof flags, at->head[15]);
-    else coll__print(flags, sizeof flags, "options %02x", at->head[15]);
+    coll__append_options(flags, sizeof flags, coll__head_options(at->head), "|");
     fprintf(file, ", \"prepared\": %u, \"flags\": \"%s\"", (unsigned)coll__get32(at->head + 4) & COLL__PREPARED_MOST, flags);
     fprintf(file, ", \"began_ms_ago\": %lld.%03d", (long long)((now - at->began) / COLL__MS),
             (int)((now - at->began) / 1000 % 1000));
@@ -22294,6 +22299,15 @@ static coll_status coll__measure_inside(coll_comm *comm)
 #ifndef COLL_EXPLAIN_H
 #define COLL_EXPLAIN_H
 
+/* Why a candidate was not chosen though it takes less time. */
+static const char *coll__why_not_chosen(const coll__choice *c, const coll__choice *chosen)
+{
+    if (c->seconds >= chosen->seconds) return "";
+    if (coll__weighed_seconds(c) >= coll__weighed_seconds(chosen)) return " (gains too little for its messages)";
+    if (chosen->algorithm->is_canonical && !c->algorithm->is_canonical) return " (without the bits of COLL_DETERMINISTIC)";
+    return " (measured numbers must not change the bits)";
+}
+
 /* "circulant:4, 33.2 us" for other candidates, best first. */
 static void coll__explain_others(const coll_request *r, char *text, size_t room)
 {
@@ -22309,7 +22323,7 @@ static void coll__explain_others(const coll_request *r, char *text, size_t room)
         if (c->algorithm == chosen->algorithm && c->radix == chosen->radix) continue;
         coll__append(text, room, "%s %s", before, c->algorithm->name);
         if (c->algorithm->has_radix) coll__append(text, room, ":%d", c->radix);
-        coll__append(text, room, " %.3g us", c->seconds * 1e6);
+        coll__append(text, room, " %.3g us%s", c->seconds * 1e6, r->call.algorithm ? "" : coll__why_not_chosen(c, chosen));
         before = ",";
         told++;
     }
@@ -22334,7 +22348,6 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
     coll__execution execution = { .rounds = 0 };
 
     coll__head_of_call(r->head, &r->call, comm->size, 0, 0);
-    r->head[15] = coll__kind_reduces(r->call.kind) ? (unsigned char)(r->call.flags & COLL__FLAGS) : 0;    /* and no hash     */
     coll__head_describe(r->head, what, sizeof what);
     if (coll__is_extended(comm)) {
         coll__print(text, room, "%s on %d rank%s over %s: ", what, comm->size, coll__plural(comm->size), comm->extension->name);
@@ -27936,7 +27949,12 @@ static uint32_t coll__crc_by_table(const coll__crc *crc, uint32_t sum, const uns
 }
 
 #if defined(__x86_64__)
-static __attribute__((target("sse4.2"))) uint32_t coll__crc_by_instruction(uint32_t sum, const unsigned char *at, size_t length)
+#if defined(__clang__) && __clang_major__ < 14    /* does not know crc32, which sse4.2 includes               */
+#define COLL__TARGET_CRC __attribute__((target("sse4.2")))
+#else                                             /* includes it unless -mno-crc32 turns it off for the file  */
+#define COLL__TARGET_CRC __attribute__((target("sse4.2,crc32")))
+#endif
+static COLL__TARGET_CRC uint32_t coll__crc_by_instruction(uint32_t sum, const unsigned char *at, size_t length)
 {
     uint64_t wide = sum;
 
@@ -31896,6 +31914,23 @@ static const char *coll__shortage_text(int error, char *text, size_t room)
     return text;
 }
 
+static inline bool coll__is_short(const coll__tcp *tcp, int64_t now)
+{
+    return tcp->short_of && now < tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS;
+}
+
+/* Connections could not be made: append it to the sentence on what that may have caused. */
+static void coll__shortage_add(coll__tcp *tcp, coll_failure *failure)
+{
+    char why[80];
+
+    pthread_mutex_lock(&tcp->accept_lock);
+    if (coll__is_short(tcp, coll__now()))
+        coll__append(failure->text, sizeof failure->text, "; rank %d has nothing left for a connection: %s", tcp->rank,
+                     coll__shortage_text(tcp->short_of, why, sizeof why));
+    pthread_mutex_unlock(&tcp->accept_lock);
+}
+
 /* ---- >>connecting: a stream to a higher rank ---- */
 
 static void coll__stream_unreachable(coll__tcp *tcp, coll__stream *s, int error)
@@ -32303,10 +32338,9 @@ static bool coll__shortage_eased(coll__tcp *tcp, int error)
 static void coll__shortage_serve(coll__tcp *tcp)
 {
     const int64_t now = coll__now();
-    const bool is_short = now < tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS;
     char why[80];
 
-    if (!tcp->is_bootstrapping && tcp->short_of && is_short
+    if (!tcp->is_bootstrapping && coll__is_short(tcp, now)
         && (!tcp->short_told_at || now > tcp->short_told_at + COLL__SHORT_TELL_MS * (int64_t)COLL__MS)) {
         coll__say(&tcp->log, COLL_LOG_WARN, "rank %d cannot accept connections: %s", tcp->rank,
                   coll__shortage_text(tcp->short_of, why, sizeof why));
@@ -32661,13 +32695,16 @@ static void coll__control_event(coll__tcp *tcp, int index)
 static void coll__control_listen(coll__tcp *tcp)
 {
     coll__heartbeat *p = &tcp->heartbeat;
+    const bool is_first = tcp->failure.status == COLL_OK;
 
     __atomic_store_n(&p->news, 0, __ATOMIC_RELAXED);
     pthread_mutex_lock(&p->lock);
-    if (tcp->failure.status == COLL_OK) tcp->failure = p->decision;
+    if (is_first) tcp->failure = p->decision;
     p->is_taken = p->decision.status != COLL_OK;
     for (; tcp->bye_count < p->departed_count; tcp->bye_count++) tcp->presence[p->departed[tcp->bye_count]] = COLL__SAID_BYE;
     pthread_mutex_unlock(&p->lock);
+    if (is_first && tcp->failure.status == COLL_ERR_TIMEOUT && tcp->failure.rank == tcp->rank)
+        coll__shortage_add(tcp, &tcp->failure);
 }
 
 static inline bool coll__has_news(const coll__tcp *tcp) { return __atomic_load_n(&tcp->heartbeat.news, __ATOMIC_ACQUIRE) != 0; }
@@ -33053,8 +33090,7 @@ static coll_status coll__bootstrap_all(coll__tcp *tcp, const coll_config *c, int
     while (tcp->present_count < tcp->size - 1) {
         const int64_t now = coll__now();
         const int lost = coll__bootstrap_lost(tcp, c->liveness_timeout_ms, now);
-        const bool is_short = tcp->short_of && now < tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS
-            && tcp->short_at > tcp->short_since + COLL__BACK_MS * (int64_t)COLL__MS;
+        const bool is_short = coll__is_short(tcp, now) && tcp->short_at > tcp->short_since + COLL__BACK_MS * (int64_t)COLL__MS;
         if (lost > 0)
             return coll__start_failed(COLL_ERR_PEER, "rank %d came to rank 0 at %s, is gone (%s), and has not come back for "
                                       "%.1f s", lost, c->address, coll__ending_text(tcp->controls[lost].lost_by),
@@ -33454,6 +33490,7 @@ static void coll__tcp_settle(coll__tcp *tcp, const coll_failure *cause, bool is_
 
     if (is_sentence) own = *cause;
     else coll__peer_failure(&tcp->heartbeat, &own, cause->status, cause->rank, cause->text);
+    if (own.status == COLL_ERR_TIMEOUT && tcp->failure.status == COLL_OK) coll__shortage_add(tcp, &own);
     if (tcp->failure.status == COLL_OK) coll__ask_for_decision(tcp, &own);
     coll__io_cancel(&tcp->io, tcp->streams, tcp->size * COLL_CHANNEL_COUNT);      /* the buffers belong to the caller again */
 }
@@ -33661,7 +33698,6 @@ typedef struct coll__agreement {
     int            follows;
     int            decider;                       /* sent the decision on a lasting line, or `me`; -1: none   */
     int            grace_ms;
-    int            shortage;                      /* errno of the last socket that could not be made; 0: none */
     int64_t        deadline;
     coll_failure  *failure;
 } coll__agreement;
@@ -33728,7 +33764,7 @@ static void coll__member_unreachable(coll__agreement *h, int place, int error)
     coll__member_line *line = &h->lines[place];
     const int count = h->old->endpoints[h->ranks[place]].count;
 
-    if (coll__is_shortage(error)) h->shortage = error;
+    if (coll__is_shortage(error)) h->old->short_of = error, h->old->short_at = coll__now();
     line->refusals = error == ECONNREFUSED ? line->refusals + 1 : 0;
     if (line->refusals >= count) coll__consensus_lost(h->consensus, place);
     if (line->calls % count == 0) coll__member_line_rest(h, line);
@@ -33954,7 +33990,6 @@ static void coll__agreement_begin(coll__agreement *h)
 static coll_status coll__agreement_run(coll__agreement *h)
 {
     coll__consensus *const c = h->consensus;
-    char why[80];
 
     coll__agreement_begin(h);
     while (coll__consensus_is_busy(c)) {
@@ -33963,10 +33998,10 @@ static coll_status coll__agreement_run(coll__agreement *h)
     }
     coll__agreement_tell(h);
     if (c->role == COLL__CONSENSUS_DECIDED) return COLL_OK;
-    if (c->role == COLL__CONSENSUS_GIVEN_UP) return coll__failed_given_up(h->failure);
-    if (!h->shortage) return coll__failed_too_few(h->failure, c->counted, c->count);
-    return coll__set_failure(h->failure, COLL_ERR_PEER, -1, "only %d of %d ranks were reached: this rank has nothing left for a "
-                             "connection: %s", c->counted, c->count, coll__shortage_text(h->shortage, why, sizeof why));
+    if (c->role == COLL__CONSENSUS_GIVEN_UP) (void)coll__failed_given_up(h->failure);
+    else (void)coll__failed_too_few(h->failure, c->counted, c->count);
+    coll__shortage_add(h->old, h->failure);
+    return h->failure->status;
 }
 
 #endif /* COLL_TCP_CONSENSUS_H */
