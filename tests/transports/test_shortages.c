@@ -21,16 +21,16 @@ enum { CASE_SECONDS = 25 };
 
 /* ---- >>files: how many more this process may open ---- */
 
-/* Let this process open so many more files.  Returns the limit before. */
+/* Let this process open so many more files, whichever it has inherited.  Returns the limit before. */
 static rlim_t files_allow(rlim_t more)
 {
-    const int next = dup(STDERR_FILENO);
     struct rlimit limit;
+    rlim_t most = 0;
 
-    close(next);
+    for (; fcntl((int)most, F_GETFD) >= 0 || more > 0; most++) more -= fcntl((int)most, F_GETFD) < 0;
     getrlimit(RLIMIT_NOFILE, &limit);
     const rlim_t before = limit.rlim_cur;
-    limit.rlim_cur = (rlim_t)next + more;
+    limit.rlim_cur = most;
     setrlimit(RLIMIT_NOFILE, &limit);
     return before;
 }
