@@ -441,10 +441,10 @@
  *   Every call returns a coll_status.  COLL_ERR_ARGUMENT and COLL_ERR_UNSUPPORTED mean that nothing was sent, and the
  * communicator is unchanged.  The same holds for COLL_ERR_MEMORY if it occurs before anything is sent; the other ranks then wait
  * for this one.
- *   Any other error ends the communicator on every rank.  Pending and later calls return the same cause at once; only coll_free
- * and coll_shrink remain useful.  A rank that has not been notified yet may still finish a call for which it has all data, while
- * the same call fails on another rank.  A call that begins after the notification never returns COLL_OK; between ranks that share
- * memory, after any rank has returned the error.  After an error recv is undefined.
+ *   Any other error ends the communicator on every rank.  Pending and later calls return the same cause at once; only coll_free,
+ * coll_shrink and coll_agree remain useful.  A rank that has not been notified yet may still finish a call for which it has all
+ * data, while the same call fails on another rank.  A call that begins after the notification never returns COLL_OK; between
+ * ranks that share memory, after any rank has returned the error.  After an error recv is undefined.
  *   The sentence of coll_error says which rank, which call, which address and why.  If a communicator cannot be made, it is also
  * logged as an error, so a program need not print it.  If one ends, it is logged as a warning, once on each rank.
  * "allreduce #17" in a sentence is the 17th collective of the communicator, of whatever kind.
@@ -485,17 +485,15 @@
  *         coll_comm *left;
  *         if (status == COLL_ERR_PEER && coll_shrink(comm, &left) == COLL_OK) coll_free(comm), comm = left;
  *     coll_status coll_shrink(coll_comm *comm, coll_comm **out);
+ *     coll_status coll_agree(coll_comm *comm, uint64_t *flags);            before a failure, too
  *     int         coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity);
  *     void        coll_dump(coll_comm *comm, void (*line)(void *context, const char *text), void *context);
  *   coll_failed_ranks returns the ranks that are known to have failed.  coll_shrink makes a communicator of the remaining ranks.
  * A rank that was given up writes nothing into their memory, even if it continues later.  Inputs are unchanged unless in place.
- * Some ranks may have the result of the failed call, and others the error.  Therefore agree on where to continue, for example by
- * an allreduce of the last complete step.
- *   coll_shrink requires a quorum: more than half of the ranks, or exactly half including rank 0.  Therefore a partitioned
- * network never yields two jobs.  A rank without a quorum gets COLL_ERR_PEER.  If rank 0 is disconnected from most others, rank 0
- * is given up.
- *   Over TCP, coll_shrink waits for ranks that call it late: for twice liveness_timeout_ms if the others are a quorum, and then
- * gives them up; for start_timeout_ms if they are not.
+ * Some ranks may have the result of the failed call, and others the error.  Therefore agree on where to continue, by coll_agree
+ * before coll_shrink, or after it for example by an allreduce of the last complete step.  Both require a quorum: more than half
+ * of the ranks, or exactly half including rank 0.  So a partitioned network never yields two jobs; a rank without a quorum gets
+ * COLL_ERR_PEER.  If rank 0 is disconnected from most others, rank 0 is given up.
  *   coll_dump reports the last 256 operations to a function, or on stderr.  If COLL_DUMP=directory is set, every rank writes
  * them there when its communicator fails, as coll-RANK.json (after a coll_shrink coll-RANK.1.json, ...).
  *
@@ -848,21 +846,25 @@ COLL_API int coll_world_rank(const coll_comm *comm, int rank);
  * may be called from any thread, also while another one waits inside a call, and from a signal handler (see Errors). */
 COLL_API coll_status coll_abort(coll_comm *comm, const char *why);
 
-/* Make a communicator of the ranks that are left after a failure.  They are numbered from 0 in the order of `comm`.  Each of them
- * must call it, on the communicator of coll_init or on one derived from it.  It needs nothing from failed ranks.
- * coll_shrink requires a quorum: more than half of the ranks of `comm`, or exactly half including rank 0.  Therefore a
- * partitioned network never yields two jobs.  COLL_ERR_PEER: there is no quorum, or the others have given this rank up.  A rank
- * that was given up stays so.
- * It waits for ranks that are not known to have failed until start_timeout_ms.  If the ranks that have called it are a quorum, it
- * waits only for twice liveness_timeout_ms (10 s at most) after the last one.  A process that ends in the meantime is detected at
- * once.  Then all others get a communicator, or COLL_ERR_PEER, within about liveness_timeout_ms.  A process that is stopped or
- * disconnected in the meantime is detected after twice that time.  If rank 0 has failed and the ranks are no quorum, it is
- * indistinguishable from a late rank, and is waited for until start_timeout_ms.
- * All ranks that get COLL_OK have the same communicator, even if more ranks fail meanwhile.  After an error it may be called
- * again, on `comm` or on any communicator with the same ranks: retries and late ranks never make a second communicator.
- * `comm` is unchanged and must be freed.  The new communicator can be shrunk in turn.  Over TCP once for each coll_init; in a
- * simulated job also for one list of ranks only, and under coll_spawn. */
+/* Make a communicator of the ranks that are left after a failure, in the order of `comm`.  Each of them must call
+ * it, on the communicator of coll_init or on one derived from it.  It needs nothing from failed ranks.  COLL_ERR_PEER: there is
+ * no quorum, or the others have given this rank up, for ever.  It waits for ranks that are not known to have failed until
+ * start_timeout_ms; if those that have called it are a quorum, only for twice liveness_timeout_ms (10 s at most) after the last
+ * one.  A process that ends in the meantime is detected at once.  Then all others get a communicator, or COLL_ERR_PEER, within
+ * about liveness_timeout_ms.  A process that is stopped or disconnected in the meantime is detected after twice that time.  If
+ * rank 0 has failed and the ranks are no quorum, it is indistinguishable from a late rank.  All ranks that get COLL_OK have the
+ * same communicator, even if more ranks fail meanwhile.  After an error it may be called again, on `comm` or on any communicator
+ * with the same ranks: retries and late ranks never make a second communicator.  `comm` is unchanged and must be freed.  The new
+ * communicator can be shrunk in turn.  Over TCP once for each coll_init; in a simulated job for one list of ranks. */
 COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out);
+
+/* Agree on the bitwise AND of the flags of all ranks that have not failed, and on which ones have failed: *flags and, until the
+ * next call, coll_failed_ranks are the same on all ranks that get COLL_OK.  All ranks that have not failed must call it, before
+ * or after a failure, in the order of their collectives; non-blocking calls may be under way.  Quorum, late ranks and ranks that
+ * are given up are those of coll_shrink.  After an error *flags is unchanged, and a repeated call returns the result that others
+ * have, if there is one.  A rank passes its own on in its next coll_agree or coll_shrink: after COLL_ERR_PEER call one before
+ * coll_free.  Cost: an allreduce of 8 bytes and a barrier; after a failure about 4 notes between each rank and one. */
+COLL_API coll_status coll_agree(coll_comm *comm, uint64_t *flags);
 
 /* Return how many ranks of `comm` are known to have failed, and write the first `capacity` of them.  The one that ended the
  * communicator comes first, if it is dead or was too late.  After a successful coll_shrink these are exactly the ranks that

@@ -1116,10 +1116,10 @@ public:
     communicator dup() const { return derived(coll_dup); }
     communicator shrink() const { return derived(coll_shrink); }
     communicator create(span<const int> ranks, int tag = 0) const
-    {
-        const int count = static_cast<int>(ranks.size());
-        return derived([&](coll_comm *comm, coll_comm **out) { return coll_create(comm, ranks.data(), count, tag, out); });
-    }
+    { return derived([&](coll_comm *comm, coll_comm **out)
+      { return coll_create(comm, ranks.data(), static_cast<int>(ranks.size()), tag, out); }); }
+    // 0 after an error that was not thrown
+    std::uint64_t agree(std::uint64_t flags) const { return ask([&](auto *c) { return coll_agree(c, &flags); }) ? flags : 0; }
 
     void neighbors(span<const int> sources, span<const int> destinations) const
     {

@@ -101,6 +101,7 @@
  *     coll_config_defaults.h        configuration and environment
  *     coll_communicators.h          makes, derives and frees communicators
  *     coll_neighbors.h              the graph of neighbors
+ *     coll_agree.h                  agreement on flags and on failed ranks
  *     coll_shrink.h                 after a failure: a communicator of the survivors
  *     coll_measure.h                measures the numbers of the cost model
  *     coll_shared_alloc.h           memory that the ranks of a host read in place
@@ -225,6 +226,7 @@ COLL__FOR_SIZE
 #include "core/session/coll_config_defaults.h"
 #include "core/session/coll_communicators.h"
 #include "core/session/coll_neighbors.h"
+#include "core/session/coll_agree.h"
 #include "core/session/coll_shrink.h"
 #include "core/session/coll_measure.h"
 #include "core/session/coll_explain.h"

@@ -447,10 +447,10 @@
  *   Every call returns a coll_status.  COLL_ERR_ARGUMENT and COLL_ERR_UNSUPPORTED mean that nothing was sent, and the
  * communicator is unchanged.  The same holds for COLL_ERR_MEMORY if it occurs before anything is sent; the other ranks then wait
  * for this one.
- *   Any other error ends the communicator on every rank.  Pending and later calls return the same cause at once; only coll_free
- * and coll_shrink remain useful.  A rank that has not been notified yet may still finish a call for which it has all data, while
- * the same call fails on another rank.  A call that begins after the notification never returns COLL_OK; between ranks that share
- * memory, after any rank has returned the error.  After an error recv is undefined.
+ *   Any other error ends the communicator on every rank.  Pending and later calls return the same cause at once; only coll_free,
+ * coll_shrink and coll_agree remain useful.  A rank that has not been notified yet may still finish a call for which it has all
+ * data, while the same call fails on another rank.  A call that begins after the notification never returns COLL_OK; between
+ * ranks that share memory, after any rank has returned the error.  After an error recv is undefined.
  *   The sentence of coll_error says which rank, which call, which address and why.  If a communicator cannot be made, it is also
  * logged as an error, so a program need not print it.  If one ends, it is logged as a warning, once on each rank.
  * "allreduce #17" in a sentence is the 17th collective of the communicator, of whatever kind.
@@ -491,17 +491,15 @@
  *         coll_comm *left;
  *         if (status == COLL_ERR_PEER && coll_shrink(comm, &left) == COLL_OK) coll_free(comm), comm = left;
  *     coll_status coll_shrink(coll_comm *comm, coll_comm **out);
+ *     coll_status coll_agree(coll_comm *comm, uint64_t *flags);            before a failure, too
  *     int         coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity);
  *     void        coll_dump(coll_comm *comm, void (*line)(void *context, const char *text), void *context);
  *   coll_failed_ranks returns the ranks that are known to have failed.  coll_shrink makes a communicator of the remaining ranks.
  * A rank that was given up writes nothing into their memory, even if it continues later.  Inputs are unchanged unless in place.
- * Some ranks may have the result of the failed call, and others the error.  Therefore agree on where to continue, for example by
- * an allreduce of the last complete step.
- *   coll_shrink requires a quorum: more than half of the ranks, or exactly half including rank 0.  Therefore a partitioned
- * network never yields two jobs.  A rank without a quorum gets COLL_ERR_PEER.  If rank 0 is disconnected from most others, rank 0
- * is given up.
- *   Over TCP, coll_shrink waits for ranks that call it late: for twice liveness_timeout_ms if the others are a quorum, and then
- * gives them up; for start_timeout_ms if they are not.
+ * Some ranks may have the result of the failed call, and others the error.  Therefore agree on where to continue, by coll_agree
+ * before coll_shrink, or after it for example by an allreduce of the last complete step.  Both require a quorum: more than half
+ * of the ranks, or exactly half including rank 0.  So a partitioned network never yields two jobs; a rank without a quorum gets
+ * COLL_ERR_PEER.  If rank 0 is disconnected from most others, rank 0 is given up.
  *   coll_dump reports the last 256 operations to a function, or on stderr.  If COLL_DUMP=directory is set, every rank writes
  * them there when its communicator fails, as coll-RANK.json (after a coll_shrink coll-RANK.1.json, ...).
  *
@@ -1372,21 +1370,25 @@ COLL_API int coll_world_rank(const coll_comm *comm, int rank);
  * may be called from any thread, also while another one waits inside a call, and from a signal handler (see Errors). */
 COLL_API coll_status coll_abort(coll_comm *comm, const char *why);
 
-/* Make a communicator of the ranks that are left after a failure.  They are numbered from 0 in the order of `comm`.  Each of them
- * must call it, on the communicator of coll_init or on one derived from it.  It needs nothing from failed ranks.
- * coll_shrink requires a quorum: more than half of the ranks of `comm`, or exactly half including rank 0.  Therefore a
- * partitioned network never yields two jobs.  COLL_ERR_PEER: there is no quorum, or the others have given this rank up.  A rank
- * that was given up stays so.
- * It waits for ranks that are not known to have failed until start_timeout_ms.  If the ranks that have called it are a quorum, it
- * waits only for twice liveness_timeout_ms (10 s at most) after the last one.  A process that ends in the meantime is detected at
- * once.  Then all others get a communicator, or COLL_ERR_PEER, within about liveness_timeout_ms.  A process that is stopped or
- * disconnected in the meantime is detected after twice that time.  If rank 0 has failed and the ranks are no quorum, it is
- * indistinguishable from a late rank, and is waited for until start_timeout_ms.
- * All ranks that get COLL_OK have the same communicator, even if more ranks fail meanwhile.  After an error it may be called
- * again, on `comm` or on any communicator with the same ranks: retries and late ranks never make a second communicator.
- * `comm` is unchanged and must be freed.  The new communicator can be shrunk in turn.  Over TCP once for each coll_init; in a
- * simulated job also for one list of ranks only, and under coll_spawn. */
+/* Make a communicator of the ranks that are left after a failure, in the order of `comm`.  Each of them must call
+ * it, on the communicator of coll_init or on one derived from it.  It needs nothing from failed ranks.  COLL_ERR_PEER: there is
+ * no quorum, or the others have given this rank up, for ever.  It waits for ranks that are not known to have failed until
+ * start_timeout_ms; if those that have called it are a quorum, only for twice liveness_timeout_ms (10 s at most) after the last
+ * one.  A process that ends in the meantime is detected at once.  Then all others get a communicator, or COLL_ERR_PEER, within
+ * about liveness_timeout_ms.  A process that is stopped or disconnected in the meantime is detected after twice that time.  If
+ * rank 0 has failed and the ranks are no quorum, it is indistinguishable from a late rank.  All ranks that get COLL_OK have the
+ * same communicator, even if more ranks fail meanwhile.  After an error it may be called again, on `comm` or on any communicator
+ * with the same ranks: retries and late ranks never make a second communicator.  `comm` is unchanged and must be freed.  The new
+ * communicator can be shrunk in turn.  Over TCP once for each coll_init; in a simulated job for one list of ranks. */
 COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out);
+
+/* Agree on the bitwise AND of the flags of all ranks that have not failed, and on which ones have failed: *flags and, until the
+ * next call, coll_failed_ranks are the same on all ranks that get COLL_OK.  All ranks that have not failed must call it, before
+ * or after a failure, in the order of their collectives; non-blocking calls may be under way.  Quorum, late ranks and ranks that
+ * are given up are those of coll_shrink.  After an error *flags is unchanged, and a repeated call returns the result that others
+ * have, if there is one.  A rank passes its own on in its next coll_agree or coll_shrink: after COLL_ERR_PEER call one before
+ * coll_free.  Cost: an allreduce of 8 bytes and a barrier; after a failure about 4 notes between each rank and one. */
+COLL_API coll_status coll_agree(coll_comm *comm, uint64_t *flags);
 
 /* Return how many ranks of `comm` are known to have failed, and write the first `capacity` of them.  The one that ended the
  * communicator comes first, if it is dead or was too late.  After a successful coll_shrink these are exactly the ranks that
@@ -1957,11 +1959,24 @@ typedef struct coll_failure {
                                                      be empty                                                 */
 } coll_failure;
 
+/* What a list of ranks has decided by coll_agree, as far as this rank knows.  Before a failure collectives of all of them
+ * decide: `next` is known to all of them before it counts. */
+typedef struct coll_decisions {
+    uint32_t count;                               /* decisions so far                                         */
+    bool     has_next;
+    uint64_t last, next;                          /* flags of the last one, and of the one that follows       */
+    unsigned char *failed;                        /* by place in the list: left out by the last one           */
+    void    *kept;                                /* memory of the transport, freed by the library; NULL: none yet */
+} coll_decisions;
+
 /* The result of `shrink`: the ranks that continue. */
 typedef struct coll_survivors {
     void *context;                                /* of the new job                                           */
     int   rank, count;                            /* our rank in it, and its size                             */
     int  *ranks;                                  /* their ranks in the old one; has room for all of them     */
+    coll_decisions *known;                        /* given: of these ranks                                    */
+    bool  is_agree;                               /* given: for coll_agree                                    */
+    uint64_t flags;                               /* for coll_agree: given, and the result                    */
 } coll_survivors;
 
 /* A whole collective that is offered to the transport. */
@@ -2042,7 +2057,8 @@ typedef struct coll_transport {
     /* Optional, after a failure: the live ranks among `ranks` form a new job, numbered in the order of that list.  Each of them
      * calls it with the same list; the other ranks are not needed.  Waits at most timeout_ms.  Requires a quorum: more than
      * half of them, or exactly half including the first.  The old context must still be closed.  Sets the cause of an error in
-     * *failure. */
+     * *failure.  If out->is_agree: there is no new job; they agree on out->ranks and on the bitwise AND of their out->flags.  A
+     * rank that is not in out->ranks stays out of later results. */
     coll_status (*shrink)  (void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
                             coll_failure *failure);
 
@@ -2257,6 +2273,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_config_defaults.h        configuration and environment
  *     coll_communicators.h          makes, derives and frees communicators
  *     coll_neighbors.h              the graph of neighbors
+ *     coll_agree.h                  agreement on flags and on failed ranks
  *     coll_shrink.h                 after a failure: a communicator of the survivors
  *     coll_measure.h                measures the numbers of the cost model
  *     coll_shared_alloc.h           memory that the ranks of a host read in place
@@ -11530,6 +11547,12 @@ static COLL__UNUSED coll_status coll__failed_given_up(coll_failure *failure)
     return coll__set_failure(failure, COLL_ERR_PEER, -1, "the others have given this rank up");
 }
 
+static COLL__UNUSED coll_status coll__failed_over(coll_failure *failure)
+{
+    return coll__set_failure(failure, COLL_ERR_UNSUPPORTED, -1, "it is decided who goes on: call coll_shrink, and use the "
+                             "communicator that it gives; where it gave none, the others go on without this rank");
+}
+
 /* ---- >>notes ---- */
 
 typedef enum coll__member_note_kind {
@@ -11692,14 +11715,20 @@ static void coll__consensus_open(coll__consensus *c, void *memory, int count, in
     unsigned char *const sets = (unsigned char *)memory
                               + coll__round_up((size_t)count * sizeof(coll__consensus_place), sizeof(uint64_t));
 
-    *c = (coll__consensus){ .count = count, .me = me, .slot = 1, .places = (coll__consensus_place *)memory };
+    *c = (coll__consensus){ .count = count, .me = me, .slot = 1, .flags = UINT64_MAX, .places = (coll__consensus_place *)memory };
     c->held.members = sets;
     c->past.members = sets + coll__places_length(count);
 }
 
+/* Is it to go on, and has learnt that its slot has other flags?  The next tick begins the next slot. */
+static inline bool coll__consensus_is_behind(const coll__consensus *c)
+{
+    return c->role == COLL__CONSENSUS_DECIDED && c->kind == COLL__DECIDES_GO_ON && c->past.kind == COLL__DECIDES_FLAGS;
+}
+
 static inline bool coll__consensus_is_busy(const coll__consensus *c)
 {
-    return c->role == COLL__CONSENSUS_FOLLOWS || c->role == COLL__CONSENSUS_PROPOSES;
+    return c->role == COLL__CONSENSUS_FOLLOWS || c->role == COLL__CONSENSUS_PROPOSES || coll__consensus_is_behind(c);
 }
 
 /* Nothing can be begun any more. */
@@ -11791,13 +11820,14 @@ static void coll__consensus_seek(coll__consensus *c, int64_t now)
     coll__consensus_raise(c, c->promised);
 }
 
-/* Begin the operation of the open slot, or begin it again after an error. */
+/* Begin the operation of the open slot, or begin it again after an error.  One that is to go on keeps the flags of an earlier
+ * operation. */
 static void coll__consensus_begin(coll__consensus *c, coll__decision_kind kind, uint64_t flags, int64_t now, int64_t grace,
                                   int64_t deadline)
 {
     if (coll__consensus_is_over(c)) return;
     c->kind = kind;
-    c->flags = flags;
+    if (kind == COLL__DECIDES_FLAGS) c->flags = flags;
     c->grace = grace;
     c->deadline = deadline;
     for (int i = 0; i < c->count; i++) {
@@ -11816,6 +11846,7 @@ static void coll__consensus_decide(coll__consensus *c, const coll__decision *dec
     c->slot++;
     c->promised = c->ballot = 0;
     c->is_bound = false;
+    c->flags = UINT64_MAX;
     for (int i = 0; i < c->count; i++) {
         coll__consensus_place *const p = &c->places[i];
         if (c->role == COLL__CONSENSUS_PROPOSES && i != c->me) p->owes_decision = true;
@@ -11832,6 +11863,27 @@ static void coll__consensus_accept(coll__consensus *c, uint64_t ballot, const co
     c->ballot = ballot;
     c->is_bound = true;
     coll__decision_copy(c, &c->held, decision);
+}
+
+/* Round 0: collectives of all members have decided, and made a proposal that this member accepts.  Only if all have accepted it,
+ * it is decided.  So every quorum knows it, and ballot 1 is below those of all proposers. */
+static void coll__consensus_learn(coll__consensus *c, const coll_decisions *known)
+{
+    if (c->slot <= known->count) {
+        c->slot = known->count + 1;
+        c->past.kind = COLL__DECIDES_FLAGS;
+        c->past.flags = known->last;
+        for (int i = 0; i < c->count; i++) {
+            c->places[i].has_failed = known->failed[i];
+            coll__place_set(c->past.members, i, !c->places[i].has_failed);
+        }
+    }
+    if (!known->has_next || c->slot != known->count + 1 || c->promised || c->ballot) return;
+    c->ballot = 1;
+    c->is_bound = true;
+    c->held.kind = COLL__DECIDES_FLAGS;
+    c->held.flags = known->next;
+    for (int i = 0; i < c->count; i++) coll__place_set(c->held.members, i, true);
 }
 
 /* ---- >>what happens ---- */
@@ -11996,6 +12048,7 @@ static void coll__consensus_count(coll__consensus *c, int64_t now)
 
 static void coll__consensus_tick(coll__consensus *c, int64_t now)
 {
+    if (coll__consensus_is_behind(c)) coll__consensus_seek(c, now);
     if (c->role == COLL__CONSENSUS_FOLLOWS) {
         if (now > coll__consensus_timeout(c, c->heard_at)) c->places[c->proposer].is_late = true;
         if (coll__consensus_first(c) != c->proposer) coll__consensus_seek(c, now);
@@ -12487,6 +12540,13 @@ typedef struct coll__yields {
 /* The result of coll_shrink for a rank. */
 typedef enum coll__survival { COLL__NOT_LISTED, COLL__LOST, COLL__GOES_ON } coll__survival;
 
+/* What a list of ranks has decided. */
+typedef struct coll__decided {
+    struct coll__decided *next;
+    int            count, *ranks;                 /* behind this struct: ranks, room for survivors, known.failed */
+    coll_decisions known;
+} coll__decided;
+
 /* Parts that report late ranks and freed communicators. */
 #define COLL__IF_WATCH(function) (COLL__IS_WHOLE ? function : NULL)
 
@@ -12530,9 +12590,8 @@ struct coll__session {
     char  dump[COLL__DUMP_ROOM];                  /* path for a report when the session fails; "": none       */
     int   generation;                             /* number of coll_shrink calls so far                       */
     unsigned char *survival;                      /* coll__survival of each rank at the last shrink; or NULL  */
-    int           *listed;                        /* ranks of a coll_shrink, and room for its survivors       */
-    int            listed_count;
-    coll_comm     *successor;                     /* of that list, if coll_shrink has failed since; or NULL   */
+    coll__decided *decided, *shrunk;              /* one for each list of ranks; that of the last coll_shrink */
+    coll_comm     *successor;                     /* of that one, if coll_shrink has failed since; or NULL    */
     coll__messages *messages;                     /* NULL: none yet                                           */
     const coll__by_key *by_key;                   /* with COLL__ON_DEMAND; NULL: not needed yet               */
     coll__pool *pool;                             /* memory of requests; NULL: none yet                       */
@@ -21290,7 +21349,11 @@ static void coll__session_free(coll__session *session)
     coll__pool_close(session->pool);
     coll__fd_close(session);
     coll__give(session->survival);
-    coll__give(session->listed);
+    for (coll__decided *c; (c = session->decided);) {
+        session->decided = c->next;
+        coll__give(c->known.kept);
+        coll__give(c);
+    }
     if (*session->guard) {
         coll__lock_free(&session->comms_lock);
         coll__cond_free(&session->changed);
@@ -21796,6 +21859,136 @@ static coll_status coll__neighbors_set(coll_comm *comm, const coll__graph *wante
 }
 
 #endif /* COLL_NEIGHBORS_H */
+/* ---- core/session/coll_agree.h ---- */
+/* coll_agree.h - all ranks that have not failed agree on flags, and on who has failed.
+ *
+ * Without a failure two collectives of all ranks decide: an allreduce of the flags, and a barrier.  A rank that completes the
+ * first has accepted its result; one that completes the second knows that all have.  That is round 0 of the consensus
+ * (core/membership/coll_consensus.h).  If either fails, or the session has failed before, the transport continues with
+ * round 1 (coll_transport.h: shrink).  A rank that knows a result tells it there to those that do not. */
+#ifndef COLL_AGREE_H
+#define COLL_AGREE_H
+
+/* What the ranks of this communicator have decided.  NULL: no memory. */
+static coll__decided *coll__decided_by(const coll_comm *comm)
+{
+    coll__session *session = comm->session;
+    const size_t size = (size_t)comm->size;
+    coll__decided *c = session->decided;
+
+    for (; c; c = c->next) {
+        bool is_same = c->count == comm->size;
+        for (int i = 0; is_same && i < comm->size; i++) is_same = c->ranks[i] == coll__world_rank(comm, i);
+        if (is_same) return c;
+    }
+    if (!session->survival) session->survival = (unsigned char *)coll__take_zeros(coll__like(session), (size_t)session->size, 1);
+    c = (coll__decided *)coll__take_zeros(coll__like(session), 1, sizeof *c + size * (2 * sizeof *c->ranks + 1));
+    if (!c || !session->survival) {
+        coll__give(c);
+        return NULL;
+    }
+    c->count = comm->size;
+    c->ranks = (int *)(void *)(c + 1);
+    for (int i = 0; i < comm->size; i++) c->ranks[i] = coll__world_rank(comm, i);
+    c->known.failed = (unsigned char *)(c->ranks + 2 * size);
+    c->next = session->decided;
+    return session->decided = c;
+}
+
+/* May this rank decide with the others who is left? */
+static coll_status coll__may_survive(coll_comm *comm, const char *what)
+{
+    const coll__cause *why = &comm->session->failure;
+
+    if (why->status == COLL_OK) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "%s: nothing has failed", what);
+    if (!comm->session->transport->shrink)
+        return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "%s: after a failure the transport \"%s\" cannot: %s", what,
+                                   comm->session->transport->name, why->text);
+    if (why->rank == comm->session->rank && (why->status == COLL_ERR_PEER || why->status == COLL_ERR_TIMEOUT))
+        return coll__explain_error(comm, NULL, COLL_ERR_PEER, "%s: the others have given this rank up: %s", what, why->text);
+    return COLL_OK;
+}
+
+/* They decide. */
+static coll_status coll__survive(coll_comm *comm, const char *what, coll__decided *c, coll_survivors *who)
+{
+    coll__session *session = comm->session;
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    who->ranks = c->ranks + c->count;             /* owned by the session: a simulated rank may be killed here */
+    who->known = &c->known;
+    const coll_status status = session->transport->shrink(session->context, c->ranks, c->count, session->start_timeout_ms, who,
+                                                          &failure);
+    if (status < 0) return coll__explain_error(comm, NULL, status, "%s: %s", what, failure.text);
+    for (int i = 0; i < c->count; i++) session->survival[c->ranks[i]] = COLL__LOST;
+    for (int i = 0; i < who->count; i++) session->survival[who->ranks[i]] = COLL__GOES_ON;
+    return COLL_OK;
+}
+
+/* Round 0. */
+static coll_status coll__agree_all(coll_comm *comm, coll__decided *c, uint64_t *flags)
+{
+    coll_status status = COLL_OK;
+    coll_request r;
+
+    if (!c->known.has_next) {
+        uint64_t all = *flags;
+        r.call = (coll_call){ .kind = COLL_ALLREDUCE, .send = &all, .recv = &all, .count = 1, .type = COLL_U64,
+                              .op = COLL_BAND, .name = "agree" };
+        status = coll__run_by_host(comm, &r);
+        if (status != COLL_OK) return status;
+        c->known.next = all;
+        c->known.has_next = true;
+    }
+    r.call = (coll_call){ .kind = COLL_BARRIER, .name = "agree" };
+    status = coll__run_by_host(comm, &r);
+    if (status == COLL_OK) *flags = c->known.next;
+    return status;
+}
+
+/* The rounds of those that have not failed. */
+static coll_status coll__agree_left(coll_comm *comm, coll__decided *c, uint64_t *flags)
+{
+    coll__session *session = comm->session;
+    coll_survivors who = { .is_agree = true, .flags = *flags };
+    coll_status status = coll__may_survive(comm, "agree");
+
+    if (status == COLL_OK) status = coll__survive(comm, "agree", c, &who);
+    if (status < 0) return status;
+    for (int i = 0; i < c->count; i++) c->known.failed[i] = session->survival[c->ranks[i]] == COLL__LOST;
+    *flags = who.flags;
+    return COLL_OK;
+}
+
+static coll_status coll__agree_inside(coll_comm *comm, uint64_t *flags)
+{
+    const coll__session *session = comm->session;
+    coll__decided *const c = COLL__HAS_SHRINK ? coll__decided_by(comm) : NULL;
+    uint64_t all = *flags;
+
+    if (!COLL__HAS_SHRINK)
+        return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "agree: this program was compiled with COLL_NO_SHRINK");
+    if (!c) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "agree: no memory for %d ranks", comm->size);
+    coll_status status = coll__look_alive(comm->session);
+    if (status == COLL_OK) status = coll__agree_all(comm, c, &all);
+    if (status < 0 && session->failure.status != COLL_OK) status = coll__agree_left(comm, c, &all);
+    if (status < 0) return status;
+    *flags = c->known.last = all;
+    c->known.count++;
+    c->known.has_next = false;
+    return COLL_OK;
+}
+
+COLL_API coll_status coll_agree(coll_comm *comm, uint64_t *flags)
+{
+    const coll_status status = coll__enter(comm);
+
+    if (status < 0) return status;
+    return coll__leave(comm, flags ? coll__agree_inside(comm, flags)
+                             : coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "agree: flags is NULL"));
+}
+
+#endif /* COLL_AGREE_H */
 /* ---- core/session/coll_shrink.h ---- */
 /* coll_shrink.h - after a failure: a communicator of the surviving ranks.
  *
@@ -21850,23 +22043,13 @@ static coll__opened coll__opened_after(const coll_comm *comm, const coll_survivo
 static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
 {
     coll__session *session = comm->session;
-    const size_t size = (size_t)session->size;
-    coll_failure failure = { COLL_OK, -1, "" };
+    coll_survivors who = { .rank = 0 };
     coll__settings settings;
 
-    if (!session->survival) session->survival = (unsigned char *)coll__take_zeros(coll__like(session), size, 1);
-    if (!session->listed) session->listed = (int *)coll__take(coll__like(session), 2 * size * sizeof *session->listed);
-    if (!session->listed || !session->survival)
-        return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "shrink: no memory for %d ranks", comm->size);
-    int *const ranks = session->listed;           /* owned by the session: a simulated rank may be killed here */
-    coll_survivors who = { .ranks = ranks + size };
-    for (int i = 0; i < comm->size; i++) ranks[i] = coll__world_rank(comm, i);
-    session->listed_count = comm->size;
-    const coll_status status = session->transport->shrink(session->context, ranks, comm->size, session->start_timeout_ms, &who,
-                                                          &failure);
-    if (status < 0) return coll__explain_error(comm, NULL, status, "shrink: %s", failure.text);
-    for (int i = 0; i < comm->size; i++) session->survival[ranks[i]] = COLL__LOST;
-    for (int i = 0; i < who.count; i++) session->survival[who.ranks[i]] = COLL__GOES_ON;
+    session->shrunk = coll__decided_by(comm);
+    if (!session->shrunk) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "shrink: no memory for %d ranks", comm->size);
+    const coll_status status = coll__survive(comm, "shrink", session->shrunk, &who);
+    if (status < 0) return status;
     coll__settings_of(comm, &settings);
     settings.config.allocator = coll__like(session);
     const coll__opened opened = coll__opened_after(comm, &who);
@@ -21891,37 +22074,31 @@ static void coll__shrink_count(const coll_comm *comm, const coll_comm *before)
 static coll_comm *coll__shrink_resume(const coll_comm *comm)
 {
     coll__session *session = comm->session;
+    const coll__decided *const c = session->shrunk;
     coll_comm *const successor = session->successor;
-    bool is_same = successor && session->listed_count == comm->size;
 
-    for (int i = 0; is_same && i < comm->size; i++) is_same = session->listed[i] == coll__world_rank(comm, i);
-    if (!is_same) return NULL;
+    if (!successor || c != coll__decided_by(comm)) return NULL;
     session->successor = NULL;
-    for (int i = 0; i < comm->size; i++)
-        if (session->survival[session->listed[i]] != COLL__LOST) session->survival[session->listed[i]] = COLL__GOES_ON;
+    for (int i = 0; i < c->count; i++)
+        if (session->survival[c->ranks[i]] != COLL__LOST) session->survival[c->ranks[i]] = COLL__GOES_ON;
     return successor;
 }
 
 static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
 {
     coll__session *session = comm->session;
-    const coll__cause *why = &session->failure;
     coll_comm *fresh = NULL, *before = NULL;
 
     if (!COLL__HAS_SHRINK)
         return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "shrink: this program was compiled with COLL_NO_SHRINK");
-    if (why->status == COLL_OK) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "shrink: nothing has failed");
-    if (!session->transport->shrink)
-        return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "shrink: the transport \"%s\" cannot",
-                                   session->transport->name);
-    if (why->rank == session->rank && (why->status == COLL_ERR_PEER || why->status == COLL_ERR_TIMEOUT))
-        return coll__explain_error(comm, NULL, COLL_ERR_PEER, "shrink: the others have given this rank up: %s", why->text);
+    coll_status status = coll__may_survive(comm, "shrink");
+    if (status < 0) return status;
     fresh = coll__shrink_resume(comm);
     if (session->successor)
         return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "shrink: a coll_shrink of other ranks of this job has led "
                                    "to a new world, and failed since: call it again, on the communicator that it was called on");
     bool has_failed = fresh && fresh->session->failure.status != COLL_OK;
-    coll_status status = fresh ? COLL_OK : coll__shrink_once(comm, &fresh);
+    status = fresh ? COLL_OK : coll__shrink_once(comm, &fresh);
     while (status == COLL_OK) {
         coll_request r;
         r.call = (coll_call){ .kind = COLL_BARRIER, .timeout_ms = session->start_timeout_ms, .name = "shrink" };
@@ -25494,11 +25671,14 @@ COLL__FOR_SPEED
 /* ---- transports/coll_threads.h, continued ---- */
 COLL__FOR_SIZE
 /* ---- transports/threads/coll_threads_shrink.h ---- */
-/* coll_threads_shrink.h - after a failure: the surviving ranks of a domain migrate to a new one.
+/* coll_threads_shrink.h - after a failure: the surviving ranks of a domain agree on flags, or migrate to a new one.
  *
  * The first rank that joins opens the migration.  The others find it by its list of ranks.  It is decided once all ranks have
  * joined that have not left the old domain, or at the timeout.  The rank that detects this opens the new domain.  Ranks that
- * enter it set its doorbells, if it has any (coll_hybrid.h). */
+ * enter it set its doorbells, if it has any (coll_hybrid.h).
+ *
+ * An agreement is a migration without a new domain.  Of two ranks that are in different ones, the one that is ahead knows the
+ * decision that the other one still waits for. */
 #ifndef COLL_THREADS_SHRINK_H
 #define COLL_THREADS_SHRINK_H
 
@@ -25513,46 +25693,88 @@ typedef struct coll__migration {
     int            first;                         /* number of the new domain's first rank                    */
     int            count, users;                  /* users: ranks that have joined and not finished           */
     int           *ranks;                         /* behind this struct                                       */
-    unsigned char *there;                         /* places in the list that have joined; behind that         */
-    bool           is_decided;
+    unsigned char *there, *failed;                /* places in the list that have joined; left out earlier    */
+    bool           is_decided, is_agree, is_bound;                /* bound: `flags` are those of all ranks    */
+    uint32_t       slot;                          /* decisions before it                                      */
+    uint64_t       flags, last;                   /* last: of the decision before it                          */
     coll__domain     *fresh;                      /* NULL, once decided: no quorum, or no memory              */
 } coll__migration;
 
+/* A later migration ends this agreement. */
+static void coll__migration_told(coll__domain *domain, coll__migration *e, const coll__migration *later)
+{
+    e->is_decided = true;
+    e->flags = later->last;
+    for (int i = 0; i < e->count; i++) coll__place_set(e->there, i, !coll__place_in(later->failed, i));
+    coll__word_wake(&domain->doorbell);
+}
+
 /* Returns the migration of these ranks that this rank has not joined yet; opens it if needed.  The caller holds the domain's
  * lock. */
-static coll__migration *coll__migration_find(coll__domain *domain, const int *ranks, int count, int me, int first)
+static coll__migration *coll__migration_find(coll__domain *domain, const int *ranks, int count, int me, int first,
+                                             const coll_survivors *own)
 {
-    const size_t length = (size_t)count * sizeof *ranks;
+    const size_t length = (size_t)count * sizeof *ranks, set = coll__places_length(count);
+    const uint32_t slot = own->known ? own->known->count : 0;
 
-    for (coll__migration *e = domain->migrations; e; e = e->next)
-        if (!e->is_decided && e->count == count && !memcmp(e->ranks, ranks, length) && !coll__place_in(e->there, me))
-            return e;
-    coll__migration *e = (coll__migration *)coll__allocate(coll__like(domain), sizeof *e + length + coll__places_length(count));
+    for (coll__migration *e = domain->migrations; e; e = e->next) {
+        const bool is_same = e->is_agree == own->is_agree && e->count == count && !memcmp(e->ranks, ranks, length);
+        if (is_same && !e->is_decided && (e->slot == slot || !e->is_agree) && !coll__place_in(e->there, me)) return e;
+    }
+    coll__migration *e = (coll__migration *)coll__allocate(coll__like(domain), sizeof *e + length + 2 * set);
     if (!e) return NULL;
     e->first = first;
     e->count = count;
+    e->is_agree = own->is_agree;
+    e->slot = slot;
+    e->flags = UINT64_MAX;
     e->ranks = (int *)(void *)(e + 1);
     e->there = (unsigned char *)(e->ranks + count);
+    e->failed = e->there + set;
     memcpy(e->ranks, ranks, length);
     e->next = domain->migrations;
     domain->migrations = e;
     return e;
 }
 
+/* The caller holds the domain's lock. */
+static void coll__migration_join(coll__domain *domain, coll__migration *e, int me, const coll_survivors *own)
+{
+    e->users++;
+    if (own->known && own->known->count >= e->slot) {
+        e->slot = own->known->count;
+        e->last = own->known->last;
+        for (int i = 0; i < e->count; i++) coll__place_set(e->failed, i, own->known->failed[i]);
+    }
+    for (coll__migration *o = domain->migrations; o; o = o->next) {
+        if (o->count != e->count || memcmp(o->ranks, e->ranks, (size_t)e->count * sizeof *e->ranks)) continue;
+        if (o->is_agree && !o->is_decided && o->slot < e->slot) coll__migration_told(domain, o, e);
+        if (e->is_agree && e->slot < o->slot) coll__migration_told(domain, e, o);
+    }
+    if (e->is_decided) return;
+    coll__place_set(e->there, me, true);
+    if (e->is_agree && own->known->has_next) e->is_bound = true, e->flags = own->known->next;
+    else if (!e->is_bound) e->flags &= own->flags;
+}
+
 /* Decides the migration once all remaining ranks have joined, or at once if `is_late`. */
 static void coll__migration_decide(const coll__thread *thread, coll__migration *e, bool is_late)
 {
     coll__domain *domain = thread->domain;
-    const int there = coll__places_in(e->there, e->count);
     bool is_complete = true;
 
     for (int i = 0; i < e->count; i++) {
         const bool has_left = __atomic_load_n(&coll__rank_slot_of(domain, e->ranks[i])->has_left, __ATOMIC_ACQUIRE);
-        if (!coll__place_in(e->there, i) && !has_left) is_complete = false;
+        if (!coll__place_in(e->there, i) && !has_left && !coll__place_in(e->failed, i)) is_complete = false;
     }
     if (e->is_decided || (!is_complete && !is_late)) return;
     e->is_decided = true;
-    if (coll__places_are_enough(e->there, e->count))
+    for (int i = 0; i < e->count; i++) {
+        if (coll__place_in(e->failed, i)) coll__place_set(e->there, i, false);
+        else if (e->is_bound) coll__place_set(e->there, i, true);
+    }
+    const int there = coll__places_in(e->there, e->count);
+    if (!e->is_agree && coll__places_are_enough(e->there, e->count))
         e->fresh = coll__domain_open(coll__like(domain), e->first, there,
                                      there > coll__processors() || (domain->has_doorbells && domain->is_crowded));
     for (int i = 0; e->fresh && i < there; i++) coll__domain_rank_slots(e->fresh)[i].doorbell = coll__no_doorbell;
@@ -25565,6 +25787,9 @@ static coll_status coll__migration_enter(coll__migration *e, int me, coll_surviv
 {
     coll__survivors_in(e->there, e->ranks, e->count, me, out);
     if (!coll__places_are_enough(e->there, e->count)) return coll__failed_too_few(failure, out->count, e->count);
+    if (!coll__place_in(e->there, me)) return coll__failed_given_up(failure);
+    out->flags = e->flags;
+    if (e->is_agree) return COLL_OK;
     coll__thread *thread = e->fresh ? coll__thread_open(coll__like(e), e->fresh, e->first + out->rank) : NULL;
     if (!thread) return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
     out->context = thread;
@@ -25574,8 +25799,8 @@ static coll_status coll__migration_enter(coll__migration *e, int me, coll_surviv
     return COLL_OK;
 }
 
-/* Migrates to a new domain, with the ranks of `ranks` that join in time.  Its first rank has number `first`.  Meanwhile
- * serve(context) is called repeatedly: a joining process may need it first. */
+/* Agrees with the ranks of `ranks` that join in time, or migrates to a new domain with them.  Its first rank has number `first`.
+ * Meanwhile serve(context) is called repeatedly: a joining process may need it first. */
 static coll_status coll__migration_run(coll__thread *thread, const int *ranks, int count, int first, int timeout_ms,
                                        void (*serve)(void *context), void *context, coll_survivors *out, coll_failure *failure)
 {
@@ -25586,8 +25811,8 @@ static coll_status coll__migration_run(coll__thread *thread, const int *ranks, i
 
     while (ranks[me] != thread->rank) me++;
     pthread_mutex_lock(&domain->lock);
-    coll__migration *e = coll__migration_find(domain, ranks, count, me, first);
-    if (e) coll__place_set(e->there, me, true), e->users++;
+    coll__migration *e = coll__migration_find(domain, ranks, count, me, first, out);
+    if (e) coll__migration_join(domain, e, me, out);
     __atomic_add_fetch(&domain->sleepers, 1, __ATOMIC_SEQ_CST);   /* a leaving rank then rings the doorbell   */
     while (e && !e->is_decided) {
         const uint32_t seen = __atomic_load_n(&domain->doorbell, __ATOMIC_SEQ_CST);
@@ -31349,11 +31574,23 @@ typedef struct coll__known { int home; uint32_t turn, own_version, beat; uint64_
 
 typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__LEFT } coll__presence;
 
-/* What this rank keeps of one agreement (coll_tcp_consensus.h).  It lives as long as the job: the program may repeat a failed
- * coll_shrink on any communicator with the same ranks. */
+/* The line to a member of an agreement (coll_tcp_consensus.h). */
+typedef struct coll__member_line {
+    coll__pipe     pipe;
+    bool           is_lasting;
+    unsigned char *in, *out;                      /* control messages of a note                               */
+    size_t         received, sent, length;        /* of `in`; of `out`, which has `length`                    */
+    coll__handshake *handshake;                   /* of the connection attempt; NULL: none                    */
+    int            calls, refusals;               /* attempts; refused connects, in a row                     */
+    int64_t        call_at;                       /* do not connect earlier                                   */
+} coll__member_line;
+
+/* What this rank keeps of one agreement.  It lives as long as the job: the program may repeat a failed coll_shrink on any
+ * communicator with the same ranks, and after coll_agree the lines serve the next agreement. */
 typedef struct coll__kept {
     struct coll__kept *next;
     unsigned char  world[COLL__WORLD_LENGTH];     /* world id of the agreement                                */
+    coll__member_line *lines;                     /* by place; NULL: none                                     */
     coll__consensus consensus;
 } coll__kept;
 
@@ -31450,20 +31687,31 @@ static void coll__control_send(coll__pipe *pipe, coll__control_note note, coll_s
 
 /* ---- >>agreements (coll_tcp_consensus.h) ---- */
 
-/* The consensus of this agreement, created on first use.  NULL: out of memory. */
-static coll__consensus *coll__consensus_of(coll__tcp *tcp, const coll__identity *us)
+static void coll__member_lines_close(coll__kept *k)
+{
+    for (int i = 0; k->lines && i < k->consensus.count; i++) {
+        coll__dial_end(&k->lines[i].handshake);
+        coll__pipe_close(&k->lines[i].pipe);
+        coll__give(k->lines[i].in);
+    }
+    coll__give(k->lines);
+    k->lines = NULL;
+}
+
+/* What is kept of this agreement, created on first use.  NULL: out of memory. */
+static coll__kept *coll__kept_of(coll__tcp *tcp, const coll__identity *us)
 {
     coll__kept *k = tcp->kept;
 
     while (k && (k->consensus.count != us->size || memcmp(k->world, us->world, sizeof k->world))) k = k->next;
-    if (k) return &k->consensus;
+    if (k) return k;
     k = (coll__kept *)coll__allocate(coll__like(tcp), sizeof *k + coll__consensus_memory(us->size));
     if (!k) return NULL;
     memcpy(k->world, us->world, sizeof k->world);
     coll__consensus_open(&k->consensus, coll__behind(k, sizeof *k), us->size, us->rank);
     k->next = tcp->kept;
     tcp->kept = k;
-    return &k->consensus;
+    return k;
 }
 
 enum { COLL__NOTE_PART = COLL__CONTROL_LENGTH - COLL__CONTROL_TEXT };
@@ -31575,6 +31823,7 @@ static void coll__tcp_free(coll__tcp *tcp)
     coll__past_free(&tcp->us);
     for (coll__kept *a; (a = tcp->kept);) {
         tcp->kept = a->next;
+        coll__member_lines_close(a);
         coll__give(a);
     }
     coll__wipe(&tcp->us, sizeof tcp->us);
@@ -33681,24 +33930,14 @@ enum {
     COLL__LAST_NOTES_MS = 200                     /* to send them                                             */
 };
 
-/* The line to a member. */
-typedef struct coll__member_line {
-    coll__pipe     pipe;
-    bool           is_lasting;
-    unsigned char *in, *out;                      /* control messages of a note                               */
-    size_t         received, sent, length;        /* of `in`; of `out`, which has `length`                    */
-    coll__handshake *handshake;                   /* of the connection attempt; NULL: none                    */
-    int            calls, refusals;               /* attempts; refused connects, in a row                     */
-    int64_t        call_at;                       /* do not connect earlier                                   */
-} coll__member_line;
-
 typedef struct coll__agreement {
     coll__tcp     *old;
     coll__identity us;                            /* rank: place in the list                                  */
     const int     *ranks;                         /* the list: ranks of the old job                           */
     int            count, me;
-    coll__consensus *consensus;                   /* kept between calls                                       */
-    coll__member_line *lines;                     /* by place                                                 */
+    coll__kept    *kept;                          /* between calls; NULL: no memory                           */
+    coll__consensus *consensus;                   /* the kept one, and its lines                              */
+    coll__member_line *lines;
     unsigned char *note;
     struct pollfd *fds;
     coll__consensus_role role;                    /* as seen last, as the next one                            */
@@ -33960,7 +34199,7 @@ static void coll__agreement_advance(coll__agreement *h)
     }
     if (!coll__consensus_is_busy(c)) return;
     coll__consensus_tick(c, coll__now());
-    if (c->role == COLL__CONSENSUS_DECIDED) h->decider = h->me;
+    if (c->role == COLL__CONSENSUS_DECIDED && !coll__consensus_is_behind(c)) h->decider = h->me;
     coll__agreement_check_role(h);
     for (int i = 0; i < h->count; i++) (void)coll__member_tell(h, i);
 }
@@ -33979,32 +34218,35 @@ static void coll__agreement_tell(coll__agreement *h)
 }
 
 /* Begin the agreement, or begin it again after an error. */
-static void coll__agreement_begin(coll__agreement *h)
+static void coll__agreement_begin(coll__agreement *h, const coll_survivors *out)
 {
     coll__consensus *c = h->consensus;
 
+    coll__consensus_learn(c, out->known);
     for (int i = 0; i < h->count; i++) {
-        coll__consensus_down(c, i);
-        c->places[i].is_suspect = false;
+        if (h->lines[i].pipe.fd >= 0) coll__consensus_up(c, i);
+        else coll__consensus_down(c, i);
+        c->places[i].is_suspect = h->lines[i].is_lasting = false;
     }
-    coll__consensus_begin(c, COLL__DECIDES_GO_ON, 0, coll__now(), h->grace_ms * (int64_t)COLL__MS, h->deadline);
+    coll__consensus_begin(c, out->is_agree ? COLL__DECIDES_FLAGS : COLL__DECIDES_GO_ON, out->flags, coll__now(),
+                          h->grace_ms * (int64_t)COLL__MS, h->deadline);
     for (int i = 0; i < h->count; i++) c->places[i].is_late = i != h->me && h->old->heartbeat.was_late[h->ranks[i]];
     h->decider = -1;
     coll__agreement_check_role(h);
 }
 
 /* Run the agreement, unless an earlier call has.  COLL_OK: the decision is in h->consensus->past. */
-static coll_status coll__agreement_run(coll__agreement *h)
+static coll_status coll__agreement_run(coll__agreement *h, const coll_survivors *out)
 {
     coll__consensus *const c = h->consensus;
 
-    coll__agreement_begin(h);
+    coll__agreement_begin(h, out);
     while (coll__consensus_is_busy(c)) {
         coll__agreement_advance(h);
         if (coll__consensus_is_busy(c)) coll__agreement_wait(h, coll__consensus_next(c));
     }
     coll__agreement_tell(h);
-    if (c->role == COLL__CONSENSUS_DECIDED) return COLL_OK;
+    if (c->role == COLL__CONSENSUS_DECIDED) return c->past.kind == c->kind ? COLL_OK : coll__failed_over(h->failure);
     if (c->role == COLL__CONSENSUS_GIVEN_UP) (void)coll__failed_given_up(h->failure);
     else (void)coll__failed_too_few(h->failure, c->counted, c->count);
     coll__shortage_add(h->old, h->failure);
@@ -34013,9 +34255,9 @@ static coll_status coll__agreement_run(coll__agreement *h)
 
 #endif /* COLL_TCP_CONSENSUS_H */
 /* ---- transports/tcp/coll_tcp_shrink.h ---- */
-/* coll_tcp_shrink.h - after a failure: the surviving ranks form a new job.
+/* coll_tcp_shrink.h - after a failure: the surviving ranks agree on flags, or form a new job.
  *
- * They have agreed on the members (coll_tcp_consensus.h).  The new job keeps the listener, and the connections to the proposer,
+ * For that, they agree on its members (coll_tcp_consensus.h).  It keeps the listener, and the connections to the proposer,
  * which becomes rank 0.  Its world id is a hash of the agreement's id and the members: so late connections for the old job, or
  * for another agreement, are refused. */
 #ifndef COLL_TCP_SHRINK_H
@@ -34046,24 +34288,24 @@ static bool coll__agreement_open(coll__agreement *h)
 {
     const size_t n = (size_t)h->count;
 
-    h->consensus = coll__consensus_of(h->old, &h->us);
-    h->lines = (coll__member_line *)coll__allocate(coll__like(h->old), n * sizeof *h->lines);
+    h->kept = coll__kept_of(h->old, &h->us);
+    h->consensus = h->kept ? &h->kept->consensus : NULL;
+    h->lines = h->kept ? h->kept->lines : NULL;
     h->note = (unsigned char *)coll__take(coll__like(h->old), coll__member_note_most(h->count));
     h->fds = (struct pollfd *)coll__allocate(coll__like(h->old), (n + (size_t)h->old->handshake_room + 1) * sizeof *h->fds);
-    for (int i = 0; h->lines && i < h->count; i++) h->lines[i].pipe.fd = -1;
+    if (h->kept && !h->lines) {
+        h->lines = h->kept->lines = (coll__member_line *)coll__allocate(coll__like(h->old), n * sizeof *h->lines);
+        for (int i = 0; h->lines && i < h->count; i++) h->lines[i].pipe.fd = -1;
+    }
     coll__agreement_takes_listener(h, true);
-    return h->consensus && h->lines && h->note && h->fds;
+    return h->lines && h->note && h->fds;
 }
 
-static void coll__agreement_close(coll__agreement *h)
+static void coll__agreement_close(coll__agreement *h, bool keeps_lines)
 {
-    for (int i = 0; h->lines && i < h->count; i++) {
-        coll__dial_end(&h->lines[i].handshake);
-        coll__pipe_close(&h->lines[i].pipe);
-        coll__give(h->lines[i].in);
-    }
+    for (int i = 0; keeps_lines && i < h->count; i++) coll__dial_end(&h->lines[i].handshake);
+    if (h->kept && !keeps_lines) coll__member_lines_close(h->kept);
     coll__agreement_takes_listener(h, false);
-    coll__give(h->lines);
     coll__give(h->note);
     coll__give(h->fds);
 }
@@ -34188,9 +34430,7 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     coll__agreement h = { .old = old, .us = old->us, .ranks = ranks, .count = count, .failure = failure };
     coll_status status = COLL_OK;
 
-    if (old->listener < 0)
-        return coll__set_failure(failure, COLL_ERR_UNSUPPORTED, -1, "it is decided who goes on: shrink the communicator that "
-                                 "coll_shrink gave; where it gave none, the others go on without this rank");
+    if (old->listener < 0) return coll__failed_over(failure);
     while (ranks[h.me] != old->rank) h.me++;
     h.us.rank = h.me;
     h.us.epoch++;
@@ -34198,13 +34438,14 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     coll__agreement_name(h.us.world, old->us.world, ranks, NULL, count);
     h.deadline = coll__deadline(timeout_ms);
     h.grace_ms = liveness > 0 && liveness < COLL__AGREE_GRACE_MS / 2 ? 2 * liveness : COLL__AGREE_GRACE_MS;
-    if (coll__agreement_open(&h)) status = coll__agreement_run(&h);
+    if (coll__agreement_open(&h)) status = coll__agreement_run(&h, out);
     else status = coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
     if (status == COLL_OK) coll__survivors_in(h.consensus->past.members, ranks, count, h.me, out);
     else out->count = 0;
-    out->context = status == COLL_OK ? coll__agreement_world(&h, out) : NULL;
-    if (status == COLL_OK && !out->context) status = failure->status;
-    coll__agreement_close(&h);
+    if (status == COLL_OK) out->flags = h.consensus->past.flags;
+    out->context = status == COLL_OK && !out->is_agree ? coll__agreement_world(&h, out) : NULL;
+    if (status == COLL_OK && !out->is_agree && !out->context) status = failure->status;
+    coll__agreement_close(&h, status == COLL_OK && out->is_agree);
     return status;
 }
 
@@ -35181,8 +35422,7 @@ static coll__thread *coll__hybrid_move(const coll__hybrid *me, coll__tcp *tcp, c
         return NULL;
     }
     const coll_status status = coll__migration_run(me->domains[COLL__DOMAIN_OF_PROCESS], world->ranks + first, count, first,
-                                                   timeout_ms,
-                                                   coll__hybrid_serve, tcp, &here, failure);
+                                                   timeout_ms, coll__hybrid_serve, tcp, &here, failure);
     coll__thread *thread = status == COLL_OK ? (coll__thread *)here.context : NULL;
     if (thread) thread->rank_slot->doorbell = coll__doorbell_share(&tcp->io.doorbell);
     const bool is_whole = here.count == count;    /* else the others may have dropped one while this was suspended */
@@ -35222,7 +35462,7 @@ static coll_status coll__hybrid_shrink(void *context, const int *ranks, int coun
     const coll__hybrid *me = coll__hybrid_of(context);
     coll_status status = coll__tcp_shrink(me->tcp, ranks, count, timeout_ms, out, failure);
 
-    if (status < 0) return status;
+    if (status < 0 || out->is_agree) return status;
     coll__hybrid *fresh = (coll__hybrid *)coll__allocate(coll__like(context), sizeof *fresh);
     if (!fresh) {
         coll__tcp_close(out->context);
@@ -36554,10 +36794,11 @@ static void coll__sim_run_end(coll__sim *w)
 
 #endif /* COLL_SIM_FIBER_H */
 /* ---- transports/sim/coll_sim_shrink.h ---- */
-/* coll_sim_shrink.h - after the end of a simulated world: its survivors continue in the next one.
+/* coll_sim_shrink.h - after the end of a simulated world: its survivors agree on flags, or continue in the next one.
  *
- * When a world ends, every rank continues until it ends or calls coll_shrink.  Then the ranks of the first list decide who goes
- * on, as all transports do (core/membership/coll_consensus.h).  Notes are events.  Each takes the latency, and leaves a rank
+ * When a world ends, every rank continues until it ends or calls coll_shrink or coll_agree.  Then the ranks of the first list
+ * decide who goes on, as all transports do (core/membership/coll_consensus.h).  While one of them has missed a decision, the
+ * others only tell it.  A list that has agreed keeps its state.  Notes are events.  Each takes the latency, and leaves a rank
  * `overhead` after the one before.  The failure detector is the simulator: when the ranks begin, it knows which ones have ended
  * or are cut off; it reports a later fault after the detection time.  No rank continues before all have an outcome.
  *
@@ -36573,6 +36814,7 @@ typedef struct coll__sim_migration {
     const int      *ranks;
     int             count, me, timeout_ms;        /* me: its place in the list                                */
     bool            is_listed;                    /* its list is the one that continues                       */
+    bool            is_done;                      /* it has its outcome                                       */
     coll_survivors *out;
     coll_failure   *failure;
 } coll__sim_migration;
@@ -36605,13 +36847,14 @@ typedef struct coll__sim_voter {
     coll__consensus consensus;
     double   next_note, ended;                    /* earliest time of its next note; time of its outcome, 0: none yet */
     int64_t  tick_at;                             /* ns                                                       */
-    uint32_t ticks;                               /* number of the only tick that counts                      */
+    uint32_t ticks, slot;                         /* number of the only tick that counts; slot at the begin   */
     double   struck_at;                           /* killed or stopped meanwhile; never: it is not            */
 } coll__sim_voter;
 
 typedef struct coll__sim_agreement {
     coll__sim *world;
-    int        count, open;                       /* members; those that live and have no outcome             */
+    int        count, open;                       /* members; those of `slot` that live and have no outcome   */
+    uint32_t   slot;                              /* the first one that is open                               */
     bool       has_memory;
     coll__sim_voter *voters;                      /* by place in the list                                     */
     unsigned char *bytes;                         /* of a note                                                */
@@ -36681,7 +36924,7 @@ static void coll__sim_voter_advance(coll__sim_agreement *a, int place)
     const int64_t now = coll__sim_ns(w->now);
     size_t length;
 
-    coll__consensus_tick(&v->consensus, now);
+    if (!coll__consensus_is_behind(&v->consensus)) coll__consensus_tick(&v->consensus, now);
     for (int i = 0; i < a->count; i++)
         while ((length = coll__consensus_say(&v->consensus, i, a->bytes, now)) > 0) coll__sim_note_send(a, place, i, length);
     const int64_t next = coll__consensus_next(&v->consensus);
@@ -36690,9 +36933,10 @@ static void coll__sim_voter_advance(coll__sim_agreement *a, int place)
         v->tick_at = next;
         (void)coll__sim_event_add(a, COLL__SIM_TICK, at + 1e-9 + 1e-15 * at, v, ++v->ticks);        /* never before it */
     }
-    if (v->ended > 0 || coll__consensus_is_busy(&v->consensus)) return;
+    const bool is_behind = coll__consensus_is_behind(&v->consensus);
+    if (v->ended > 0 || (coll__consensus_is_busy(&v->consensus) && !is_behind)) return;
     v->ended = w->now;
-    a->open--;
+    a->open -= v->slot == a->slot;
 }
 
 /* A fault with a time.  A member that has its outcome is struck in the next world. */
@@ -36710,7 +36954,7 @@ static void coll__sim_voter_strike(coll__sim_agreement *a, coll__sim_strike *s)
         w->fibers[s->fault.rank].migration = NULL;
         w->fibers[s->fault.rank].is_over = true;
         w->live--;
-        a->open--;
+        a->open -= v->slot == a->slot;
     }
     (void)coll__sim_event_add(a, COLL__SIM_DETECT, coll__later(w->now, s->fault.time + w->config.detection), s, 0);
 }
@@ -36773,10 +37017,11 @@ static void coll__sim_voters_begin(coll__sim_agreement *a)
         const int64_t now = coll__sim_ns(w->now);
         if (!coll__sim_takes_part(v)) continue;
         for (int k = 0; k < a->count; k++)
-            if (k != i && !coll__sim_are_apart(a, i, k)) coll__consensus_up(&v->consensus, k);
-        const int timeout_ms = v->who->timeout_ms;
-        coll__consensus_begin(&v->consensus, COLL__DECIDES_GO_ON, 0, now, grace,
-                              timeout_ms > 0 ? now + (int64_t)timeout_ms * COLL__MS : coll__never);
+            if (k == i || coll__sim_are_apart(a, i, k)) coll__consensus_down(&v->consensus, k);
+            else coll__consensus_up(&v->consensus, k);
+        const coll__sim_migration *m = v->who;
+        coll__consensus_begin(&v->consensus, m->out->is_agree ? COLL__DECIDES_FLAGS : COLL__DECIDES_GO_ON, m->out->flags, now,
+                              grace, m->timeout_ms > 0 ? now + (int64_t)m->timeout_ms * COLL__MS : coll__never);
         for (int k = 0; k < a->count; k++) coll__consensus_lost(&v->consensus, k);
     }
     for (int i = 0; i < a->count; i++) if (coll__sim_takes_part(&a->voters[i])) coll__sim_voter_advance(a, i);
@@ -36844,17 +37089,23 @@ static bool coll__sim_outcomes(coll__sim *w, coll__sim_agreement *a)
     for (int i = 0; i < a->count; i++) {
         const coll__sim_voter *v = &a->voters[i];
         if (!coll__sim_takes_part(v)) continue;
-        if (v->ended < first) first = v->ended;
-        if (v->consensus.role == COLL__CONSENSUS_DECIDED) decided = &v->consensus;
+        if (v->ended > 0 && v->ended < first) first = v->ended;
+        if (coll__consensus_is_over(&v->consensus) && v->consensus.role != COLL__CONSENSUS_GIVEN_UP) decided = &v->consensus;
     }
     if (first < coll__sim_never) w->now = first;
     for (int i = 0; i < a->count; i++) {
         const coll__sim_voter *v = &a->voters[i];
         if (!coll__sim_takes_part(v)) continue;
-        v->who->role->clock = v->ended;
-        if (v->consensus.role == COLL__CONSENSUS_GIVEN_UP) coll__failed_given_up(v->who->failure);
-        if (v->consensus.role == COLL__CONSENSUS_TOO_FEW)
-            coll__failed_too_few(v->who->failure, v->consensus.counted, a->count);
+        coll__sim_migration *m = v->who;
+        *(coll__consensus *)m->out->known->kept = v->consensus;
+        m->is_done = v->ended > 0 && !coll__consensus_is_behind(&v->consensus);
+        if (!m->is_done) continue;
+        m->role->clock = v->ended;
+        if (v->consensus.role == COLL__CONSENSUS_GIVEN_UP) coll__failed_given_up(m->failure);
+        else if (v->consensus.role == COLL__CONSENSUS_TOO_FEW) coll__failed_too_few(m->failure, v->consensus.counted, a->count);
+        else if (m->out->is_agree && v->consensus.past.kind == COLL__DECIDES_GO_ON) coll__failed_over(m->failure);
+        else if (m->out->is_agree) coll__survivors_in(v->consensus.past.members, m->ranks, m->count, m->me, m->out);
+        m->out->flags = v->consensus.past.flags;
     }
     return !decided || coll__sim_rebirth(w, a, decided);
 }
@@ -36862,21 +37113,22 @@ static bool coll__sim_outcomes(coll__sim *w, coll__sim_agreement *a)
 /* The members with this list decide.  Returns false: no memory. */
 static bool coll__sim_decide(coll__sim *w, const coll__sim_migration *lead)
 {
-    const size_t each = coll__round_up(coll__most(coll__consensus_memory(lead->count), coll__member_note_most(lead->count)),
-                                       sizeof(uint64_t));
     coll__sim_agreement a = { .world = w, .count = lead->count };
     coll__sim_event e;
 
-    for (int i = 0; i < w->places; i++) a.open += w->fibers[i].migration && w->fibers[i].migration->is_listed;
     a.voters = (coll__sim_voter *)coll__take_zeros(coll__like(w), (size_t)a.count, sizeof *a.voters);
-    a.bytes = (unsigned char *)coll__take_zeros(coll__like(w), (size_t)a.open + 1, each);
+    a.bytes = (unsigned char *)coll__take_zeros(coll__like(w), coll__member_note_most(lead->count), 1);
     a.has_memory = a.voters && a.bytes;
     for (int i = 0; a.has_memory && i < a.count; i++) a.voters[i].struck_at = coll__sim_never;
-    for (int i = 0, at = 0; a.has_memory && i < w->places; i++) {
+    for (int i = 0; a.has_memory && i < w->places; i++) {
         coll__sim_migration *m = w->fibers[i].migration;
         if (!m || !m->is_listed) continue;
-        a.voters[m->me].who = m;
-        coll__consensus_open(&a.voters[m->me].consensus, a.bytes + (size_t)++at * each, m->count, m->me);
+        coll__sim_voter *v = &a.voters[m->me];
+        v->who = m;
+        v->consensus = *(coll__consensus *)m->out->known->kept;
+        v->slot = v->consensus.slot;
+        if (a.open == 0 || v->slot < a.slot) a.open = 0, a.slot = v->slot;
+        a.open += v->slot == a.slot;
     }
     if (a.has_memory) coll__sim_voters_begin(&a);
     while (a.has_memory && a.open > 0 && coll__sim_pop(w, &e)) coll__sim_voter_event(&a, &e);
@@ -36907,11 +37159,24 @@ static void coll__sim_migration_go(coll__sim *w)
     const bool has_memory = coll__sim_decide(w, lead);
     for (int i = 0; i < w->places; i++) {
         coll__sim_migration *e = w->fibers[i].migration;
-        if (!e) continue;
+        if (!e || (has_memory && e->is_listed && !e->is_done)) continue;
         if (!has_memory) coll__set_failure(e->failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", e->count);
         w->fibers[i].migration = NULL;
         if (w->failure.status == COLL_OK) coll__sim_push(w, COLL__SIM_RUN, e->role->clock, e->role, e->role->generation);
     }
+}
+
+/* Of this list, also if a rank is killed in it.  NULL: no memory. */
+static coll__consensus *coll__sim_consensus(coll__sim *w, coll_decisions *known, int count, int me)
+{
+    coll__consensus *c = (coll__consensus *)known->kept;
+
+    if (!c) {
+        known->kept = c = (coll__consensus *)coll__take_zeros(coll__like(w), 1, sizeof *c + coll__consensus_memory(count));
+        if (c) coll__consensus_open(c, c + 1, count, me);
+    }
+    if (c) coll__consensus_learn(c, known);
+    return c;
 }
 
 static coll_status coll__sim_shrink(void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
@@ -36926,14 +37191,14 @@ static coll_status coll__sim_shrink(void *context, const int *ranks, int count, 
         return coll__set_failure(failure, COLL_ERR_UNSUPPORTED, -1,
                                  "one thread that polls for all ranks cannot wait for them: this "
                                  "takes coll_spawn");
-    if (r->over)
-        return coll__set_failure(failure, COLL_ERR_UNSUPPORTED, -1,
-                                 "this has been done already: shrink the communicator it gave");
+    if (r->over) return coll__failed_over(failure);
     while (ranks[e.me] != r->rank) e.me++;
+    if (!coll__sim_consensus(w, out->known, count, e.me))
+        return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
     w->fibers[r->place].migration = &e;
     coll__fiber_suspend(r);
     coll__fiber_leave(r, false);
-    if (failure->status == COLL_OK) w->running = (coll__sim_rank *)out->context;
+    if (failure->status == COLL_OK && !out->is_agree) w->running = (coll__sim_rank *)out->context;
     return failure->status;
 }
 

@@ -297,6 +297,9 @@ suite hybrid-tsan        program tsan test_hybrid sleep,deaths,leaks
 suite sim                program asan test_sim
 waits shrink             program release test_shrink
 waits shrink-asan        scaled 0.25 program asan test_shrink poll,uring,hybrid modes,chance
+waits agree              program release test_agree
+waits agree-asan         scaled 0.25 program asan test_agree poll,hybrid,threads kills,chance
+waits agree-tsan         scaled 0.25 program tsan test_agree hybrid,threads quiet,chance
 waits retries            program release test_retries
 waits retries-tsan       scaled 0.2 program tsan test_retries returns,chance
 waits silent             program asan test_silent

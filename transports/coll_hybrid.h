@@ -297,8 +297,7 @@ static coll__thread *coll__hybrid_move(const coll__hybrid *me, coll__tcp *tcp, c
         return NULL;
     }
     const coll_status status = coll__migration_run(me->domains[COLL__DOMAIN_OF_PROCESS], world->ranks + first, count, first,
-                                                   timeout_ms,
-                                                   coll__hybrid_serve, tcp, &here, failure);
+                                                   timeout_ms, coll__hybrid_serve, tcp, &here, failure);
     coll__thread *thread = status == COLL_OK ? (coll__thread *)here.context : NULL;
     if (thread) thread->rank_slot->doorbell = coll__doorbell_share(&tcp->io.doorbell);
     const bool is_whole = here.count == count;    /* else the others may have dropped one while this was suspended */
@@ -338,7 +337,7 @@ static coll_status coll__hybrid_shrink(void *context, const int *ranks, int coun
     const coll__hybrid *me = coll__hybrid_of(context);
     coll_status status = coll__tcp_shrink(me->tcp, ranks, count, timeout_ms, out, failure);
 
-    if (status < 0) return status;
+    if (status < 0 || out->is_agree) return status;
     coll__hybrid *fresh = (coll__hybrid *)coll__allocate(coll__like(context), sizeof *fresh);
     if (!fresh) {
         coll__tcp_close(out->context);

@@ -354,6 +354,13 @@ module coll_raw
             integer(c_int) :: result_
         end function
 
+        function coll_agree(comm, flags) bind(c, name="coll_agree") result(result_)
+            import
+            type(c_ptr), value :: comm
+            type(c_ptr), value :: flags
+            integer(c_int) :: result_
+        end function
+
         function coll_failed_ranks(comm, ranks, capacity) bind(c, name="coll_failed_ranks") result(result_)
             import
             type(c_ptr), value :: comm

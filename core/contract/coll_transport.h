@@ -60,11 +60,24 @@ typedef struct coll_failure {
                                                      be empty                                                 */
 } coll_failure;
 
+/* What a list of ranks has decided by coll_agree, as far as this rank knows.  Before a failure collectives of all of them
+ * decide: `next` is known to all of them before it counts. */
+typedef struct coll_decisions {
+    uint32_t count;                               /* decisions so far                                         */
+    bool     has_next;
+    uint64_t last, next;                          /* flags of the last one, and of the one that follows       */
+    unsigned char *failed;                        /* by place in the list: left out by the last one           */
+    void    *kept;                                /* memory of the transport, freed by the library; NULL: none yet */
+} coll_decisions;
+
 /* The result of `shrink`: the ranks that continue. */
 typedef struct coll_survivors {
     void *context;                                /* of the new job                                           */
     int   rank, count;                            /* our rank in it, and its size                             */
     int  *ranks;                                  /* their ranks in the old one; has room for all of them     */
+    coll_decisions *known;                        /* given: of these ranks                                    */
+    bool  is_agree;                               /* given: for coll_agree                                    */
+    uint64_t flags;                               /* for coll_agree: given, and the result                    */
 } coll_survivors;
 
 /* A whole collective that is offered to the transport. */
@@ -145,7 +158,8 @@ typedef struct coll_transport {
     /* Optional, after a failure: the live ranks among `ranks` form a new job, numbered in the order of that list.  Each of them
      * calls it with the same list; the other ranks are not needed.  Waits at most timeout_ms.  Requires a quorum: more than
      * half of them, or exactly half including the first.  The old context must still be closed.  Sets the cause of an error in
-     * *failure. */
+     * *failure.  If out->is_agree: there is no new job; they agree on out->ranks and on the bitwise AND of their out->flags.  A
+     * rank that is not in out->ranks stays out of later results. */
     coll_status (*shrink)  (void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
                             coll_failure *failure);
 

@@ -306,6 +306,13 @@ typedef struct coll__yields {
 /* The result of coll_shrink for a rank. */
 typedef enum coll__survival { COLL__NOT_LISTED, COLL__LOST, COLL__GOES_ON } coll__survival;
 
+/* What a list of ranks has decided. */
+typedef struct coll__decided {
+    struct coll__decided *next;
+    int            count, *ranks;                 /* behind this struct: ranks, room for survivors, known.failed */
+    coll_decisions known;
+} coll__decided;
+
 /* Parts that report late ranks and freed communicators. */
 #define COLL__IF_WATCH(function) (COLL__IS_WHOLE ? function : NULL)
 
@@ -349,9 +356,8 @@ struct coll__session {
     char  dump[COLL__DUMP_ROOM];                  /* path for a report when the session fails; "": none       */
     int   generation;                             /* number of coll_shrink calls so far                       */
     unsigned char *survival;                      /* coll__survival of each rank at the last shrink; or NULL  */
-    int           *listed;                        /* ranks of a coll_shrink, and room for its survivors       */
-    int            listed_count;
-    coll_comm     *successor;                     /* of that list, if coll_shrink has failed since; or NULL   */
+    coll__decided *decided, *shrunk;              /* one for each list of ranks; that of the last coll_shrink */
+    coll_comm     *successor;                     /* of that one, if coll_shrink has failed since; or NULL    */
     coll__messages *messages;                     /* NULL: none yet                                           */
     const coll__by_key *by_key;                   /* with COLL__ON_DEMAND; NULL: not needed yet               */
     coll__pool *pool;                             /* memory of requests; NULL: none yet                       */

@@ -83,14 +83,20 @@ static void coll__consensus_open(coll__consensus *c, void *memory, int count, in
     unsigned char *const sets = (unsigned char *)memory
                               + coll__round_up((size_t)count * sizeof(coll__consensus_place), sizeof(uint64_t));
 
-    *c = (coll__consensus){ .count = count, .me = me, .slot = 1, .places = (coll__consensus_place *)memory };
+    *c = (coll__consensus){ .count = count, .me = me, .slot = 1, .flags = UINT64_MAX, .places = (coll__consensus_place *)memory };
     c->held.members = sets;
     c->past.members = sets + coll__places_length(count);
 }
 
+/* Is it to go on, and has learnt that its slot has other flags?  The next tick begins the next slot. */
+static inline bool coll__consensus_is_behind(const coll__consensus *c)
+{
+    return c->role == COLL__CONSENSUS_DECIDED && c->kind == COLL__DECIDES_GO_ON && c->past.kind == COLL__DECIDES_FLAGS;
+}
+
 static inline bool coll__consensus_is_busy(const coll__consensus *c)
 {
-    return c->role == COLL__CONSENSUS_FOLLOWS || c->role == COLL__CONSENSUS_PROPOSES;
+    return c->role == COLL__CONSENSUS_FOLLOWS || c->role == COLL__CONSENSUS_PROPOSES || coll__consensus_is_behind(c);
 }
 
 /* Nothing can be begun any more. */
@@ -182,13 +188,14 @@ static void coll__consensus_seek(coll__consensus *c, int64_t now)
     coll__consensus_raise(c, c->promised);
 }
 
-/* Begin the operation of the open slot, or begin it again after an error. */
+/* Begin the operation of the open slot, or begin it again after an error.  One that is to go on keeps the flags of an earlier
+ * operation. */
 static void coll__consensus_begin(coll__consensus *c, coll__decision_kind kind, uint64_t flags, int64_t now, int64_t grace,
                                   int64_t deadline)
 {
     if (coll__consensus_is_over(c)) return;
     c->kind = kind;
-    c->flags = flags;
+    if (kind == COLL__DECIDES_FLAGS) c->flags = flags;
     c->grace = grace;
     c->deadline = deadline;
     for (int i = 0; i < c->count; i++) {
@@ -207,6 +214,7 @@ static void coll__consensus_decide(coll__consensus *c, const coll__decision *dec
     c->slot++;
     c->promised = c->ballot = 0;
     c->is_bound = false;
+    c->flags = UINT64_MAX;
     for (int i = 0; i < c->count; i++) {
         coll__consensus_place *const p = &c->places[i];
         if (c->role == COLL__CONSENSUS_PROPOSES && i != c->me) p->owes_decision = true;
@@ -223,6 +231,27 @@ static void coll__consensus_accept(coll__consensus *c, uint64_t ballot, const co
     c->ballot = ballot;
     c->is_bound = true;
     coll__decision_copy(c, &c->held, decision);
+}
+
+/* Round 0: collectives of all members have decided, and made a proposal that this member accepts.  Only if all have accepted it,
+ * it is decided.  So every quorum knows it, and ballot 1 is below those of all proposers. */
+static void coll__consensus_learn(coll__consensus *c, const coll_decisions *known)
+{
+    if (c->slot <= known->count) {
+        c->slot = known->count + 1;
+        c->past.kind = COLL__DECIDES_FLAGS;
+        c->past.flags = known->last;
+        for (int i = 0; i < c->count; i++) {
+            c->places[i].has_failed = known->failed[i];
+            coll__place_set(c->past.members, i, !c->places[i].has_failed);
+        }
+    }
+    if (!known->has_next || c->slot != known->count + 1 || c->promised || c->ballot) return;
+    c->ballot = 1;
+    c->is_bound = true;
+    c->held.kind = COLL__DECIDES_FLAGS;
+    c->held.flags = known->next;
+    for (int i = 0; i < c->count; i++) coll__place_set(c->held.members, i, true);
 }
 
 /* ---- >>what happens ---- */
@@ -387,6 +416,7 @@ static void coll__consensus_count(coll__consensus *c, int64_t now)
 
 static void coll__consensus_tick(coll__consensus *c, int64_t now)
 {
+    if (coll__consensus_is_behind(c)) coll__consensus_seek(c, now);
     if (c->role == COLL__CONSENSUS_FOLLOWS) {
         if (now > coll__consensus_timeout(c, c->heard_at)) c->places[c->proposer].is_late = true;
         if (coll__consensus_first(c) != c->proposer) coll__consensus_seek(c, now);

@@ -79,6 +79,12 @@ static COLL__UNUSED coll_status coll__failed_given_up(coll_failure *failure)
     return coll__set_failure(failure, COLL_ERR_PEER, -1, "the others have given this rank up");
 }
 
+static COLL__UNUSED coll_status coll__failed_over(coll_failure *failure)
+{
+    return coll__set_failure(failure, COLL_ERR_UNSUPPORTED, -1, "it is decided who goes on: call coll_shrink, and use the "
+                             "communicator that it gives; where it gave none, the others go on without this rank");
+}
+
 /* ---- >>notes ---- */
 
 typedef enum coll__member_note_kind {

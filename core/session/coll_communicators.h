@@ -13,7 +13,11 @@ static void coll__session_free(coll__session *session)
     coll__pool_close(session->pool);
     coll__fd_close(session);
     coll__give(session->survival);
-    coll__give(session->listed);
+    for (coll__decided *c; (c = session->decided);) {
+        session->decided = c->next;
+        coll__give(c->known.kept);
+        coll__give(c);
+    }
     if (*session->guard) {
         coll__lock_free(&session->comms_lock);
         coll__cond_free(&session->changed);

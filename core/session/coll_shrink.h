@@ -51,23 +51,13 @@ static coll__opened coll__opened_after(const coll_comm *comm, const coll_survivo
 static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
 {
     coll__session *session = comm->session;
-    const size_t size = (size_t)session->size;
-    coll_failure failure = { COLL_OK, -1, "" };
+    coll_survivors who = { .rank = 0 };
     coll__settings settings;
 
-    if (!session->survival) session->survival = (unsigned char *)coll__take_zeros(coll__like(session), size, 1);
-    if (!session->listed) session->listed = (int *)coll__take(coll__like(session), 2 * size * sizeof *session->listed);
-    if (!session->listed || !session->survival)
-        return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "shrink: no memory for %d ranks", comm->size);
-    int *const ranks = session->listed;           /* owned by the session: a simulated rank may be killed here */
-    coll_survivors who = { .ranks = ranks + size };
-    for (int i = 0; i < comm->size; i++) ranks[i] = coll__world_rank(comm, i);
-    session->listed_count = comm->size;
-    const coll_status status = session->transport->shrink(session->context, ranks, comm->size, session->start_timeout_ms, &who,
-                                                          &failure);
-    if (status < 0) return coll__explain_error(comm, NULL, status, "shrink: %s", failure.text);
-    for (int i = 0; i < comm->size; i++) session->survival[ranks[i]] = COLL__LOST;
-    for (int i = 0; i < who.count; i++) session->survival[who.ranks[i]] = COLL__GOES_ON;
+    session->shrunk = coll__decided_by(comm);
+    if (!session->shrunk) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "shrink: no memory for %d ranks", comm->size);
+    const coll_status status = coll__survive(comm, "shrink", session->shrunk, &who);
+    if (status < 0) return status;
     coll__settings_of(comm, &settings);
     settings.config.allocator = coll__like(session);
     const coll__opened opened = coll__opened_after(comm, &who);
@@ -92,37 +82,31 @@ static void coll__shrink_count(const coll_comm *comm, const coll_comm *before)
 static coll_comm *coll__shrink_resume(const coll_comm *comm)
 {
     coll__session *session = comm->session;
+    const coll__decided *const c = session->shrunk;
     coll_comm *const successor = session->successor;
-    bool is_same = successor && session->listed_count == comm->size;
 
-    for (int i = 0; is_same && i < comm->size; i++) is_same = session->listed[i] == coll__world_rank(comm, i);
-    if (!is_same) return NULL;
+    if (!successor || c != coll__decided_by(comm)) return NULL;
     session->successor = NULL;
-    for (int i = 0; i < comm->size; i++)
-        if (session->survival[session->listed[i]] != COLL__LOST) session->survival[session->listed[i]] = COLL__GOES_ON;
+    for (int i = 0; i < c->count; i++)
+        if (session->survival[c->ranks[i]] != COLL__LOST) session->survival[c->ranks[i]] = COLL__GOES_ON;
     return successor;
 }
 
 static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
 {
     coll__session *session = comm->session;
-    const coll__cause *why = &session->failure;
     coll_comm *fresh = NULL, *before = NULL;
 
     if (!COLL__HAS_SHRINK)
         return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "shrink: this program was compiled with COLL_NO_SHRINK");
-    if (why->status == COLL_OK) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "shrink: nothing has failed");
-    if (!session->transport->shrink)
-        return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "shrink: the transport \"%s\" cannot",
-                                   session->transport->name);
-    if (why->rank == session->rank && (why->status == COLL_ERR_PEER || why->status == COLL_ERR_TIMEOUT))
-        return coll__explain_error(comm, NULL, COLL_ERR_PEER, "shrink: the others have given this rank up: %s", why->text);
+    coll_status status = coll__may_survive(comm, "shrink");
+    if (status < 0) return status;
     fresh = coll__shrink_resume(comm);
     if (session->successor)
         return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "shrink: a coll_shrink of other ranks of this job has led "
                                    "to a new world, and failed since: call it again, on the communicator that it was called on");
     bool has_failed = fresh && fresh->session->failure.status != COLL_OK;
-    coll_status status = fresh ? COLL_OK : coll__shrink_once(comm, &fresh);
+    status = fresh ? COLL_OK : coll__shrink_once(comm, &fresh);
     while (status == COLL_OK) {
         coll_request r;
         r.call = (coll_call){ .kind = COLL_BARRIER, .timeout_ms = session->start_timeout_ms, .name = "shrink" };

@@ -1,6 +1,7 @@
 /* test_members - the consensus of members (core/membership) in a world of its own: 2 to 9 members, and lines between them.
  * Everything follows from one seed: when members begin, delays, deaths, pauses, cuts in one direction or both, lines that
- * end, errors and repeated calls.  Then all is healed, and progress is required.
+ * end, errors and repeated calls, decisions of round 0, the last of them perhaps known to some members only.  Then all is healed,
+ * and progress is required.
  *     test_members [SEEDS [FIRST]]      COLL_TEST_SEED=... replays one seed, and prints what happens */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1
@@ -15,7 +16,7 @@
 #include "../support/check.h"
 
 enum {
-    MOST = 9, SLOTS = 4, ACCEPTED = 64, EVENTS = 1 << 16, STEPS = 1 << 18, HELD = 1 << 14,
+    MOST = 9, SLOTS = 7, ACCEPTED = 64, EVENTS = 1 << 16, STEPS = 1 << 18, HELD = 1 << 14,
     NEVER_ENDS = 600                              /* virtual seconds                                          */
 };
 
@@ -36,7 +37,8 @@ typedef struct member {
     uint64_t memory[MOST * sizeof(coll__consensus_place) / 8 + 8];
     bool     is_dead, is_stopped, has_begun, is_late_to_begin;
     int      flags_left, errors;                  /* operations before the last; how often it failed          */
-    uint64_t flags;
+    uint64_t flags, said[SLOTS];                  /* said: what it has brought to each slot                   */
+    coll_decisions known;                         /* of round 0                                               */
     int64_t  began, tick_at;
     uint32_t seen;                                /* the slot at the last look                                */
     bool     is_calling[MOST];
@@ -58,6 +60,8 @@ static struct {
     coll__decision_kind decided_kind[SLOTS];
     uint64_t decided_flags[SLOTS];
     unsigned decided_set[SLOTS];
+    uint32_t chosen;                              /* this slot is decided by round 0; 0: none is              */
+    unsigned char none_failed[MOST];
     int64_t  slowest;
     uint64_t decisions, too_few, given_up;
 } w;
@@ -160,7 +164,8 @@ static void check_decision(int place, uint32_t s)
         w.decided_flags[s] = d->flags;
         w.decided_set[s] = set;
         w.decisions++;
-        for (int i = 0; i < w.count; i++) if (set >> i & 1) flags &= w.m[i].flags << s;
+        for (int i = 0; i < w.count; i++) if (set >> i & 1) flags &= w.m[i].said[s];
+        DEMAND(s + 1 != w.chosen || set == (1u << w.count) - 1, "slot %u: all have accepted round 0, not %x", s + 1, set);
         DEMAND(d->flags == flags, "slot %u: flags %llx, and the members' are %llx", s + 1, (unsigned long long)d->flags,
                (unsigned long long)flags);
         DEMAND(coll__is_enough(__builtin_popcount(set), set & 1, w.count), "slot %u: %x is no quorum of %d", s + 1, set, w.count);
@@ -189,6 +194,8 @@ static void begin(int i)
     m->began = w.now;
     m->has_begun = true;
     TALK("%d begins %s of slot %u", i, is_last ? "go on" : "flags", m->c.slot);
+    if (!is_last) m->said[m->c.slot - 1] = m->flags << (m->c.slot - 1);
+    coll__consensus_learn(&m->c, &m->known);
     coll__consensus_begin(&m->c, is_last ? COLL__DECIDES_GO_ON : COLL__DECIDES_FLAGS, m->flags << (m->c.slot - 1), w.now,
                           w.is_healed ? 3000000 : w.grace, w.now + (w.is_healed ? 8000000 : w.limit));
 }
@@ -207,6 +214,7 @@ static void look(int i)
         TALK("%d learns slot %u: kind %d, members %x%s", i, c->slot - 1, (int)c->past.kind, set_of(&c->past),
              c->role == COLL__CONSENSUS_GIVEN_UP ? ", without it" : "");
         if (c->role == COLL__CONSENSUS_DECIDED && c->past.kind == COLL__DECIDES_FLAGS) {
+            DEMAND(c->kind != COLL__DECIDES_GO_ON || coll__consensus_is_busy(c), "place %d is to go on, and ends", i);
             if (m->flags_left > 0) m->flags_left--;
             push(w.now + below(3) * below(200000), BEGIN, i, i);
         }
@@ -217,6 +225,7 @@ static void look(int i)
         m->errors += w.is_healed;
         w.too_few++;
         TALK("%d has too few", i);
+        if (below(8) == 0) m->flags_left = 0;     /* it does not repeat the call, but goes on                 */
         if (!w.is_healed || m->errors < 6) push(w.now + below(2000000), BEGIN, i, i);
     }
 }
@@ -434,6 +443,36 @@ static void check_progress(void)
            w.count, (double)(w.now - w.healed_at) * 1e-6);
 }
 
+/* Before the faults round 0 has decided `count` slots.  In the next one some have accepted, or all; then some know that. */
+static void round_0(uint32_t count)
+{
+    const unsigned all = (1u << w.count) - 1, some = (unsigned)draw() & (unsigned)draw() & all;
+    const unsigned accepted = below(2) ? all : (unsigned)draw() & all, decided = accepted == all ? some : 0;
+    uint64_t flags[SLOTS];
+
+    for (uint32_t s = 0; s <= count; s++) {
+        flags[s] = UINT64_MAX;
+        for (int i = 0; i < w.count; i++) flags[s] &= w.m[i].flags << s;
+        for (int i = 0; i < w.count && (s < count || accepted); i++) w.m[i].said[s] = w.m[i].flags << s;
+        if (s == count && !decided) continue;
+        w.is_decided[s] = true;
+        w.decided_kind[s] = COLL__DECIDES_FLAGS;
+        w.decided_flags[s] = flags[s];
+        w.decided_set[s] = all;
+    }
+    w.chosen = accepted == all ? count + 1 : 0;
+    for (int i = 0; i < w.count; i++) {
+        member *m = &w.m[i];
+        const uint32_t own = count + (decided >> i & 1);
+        m->known = (coll_decisions){ .count = own, .last = own ? flags[own - 1] : 0, .next = flags[count],
+                                     .failed = w.none_failed, .has_next = own == count && accepted >> i & 1 };
+        m->flags_left = m->flags_left + (int)(count + 1 - own);
+        coll__consensus_learn(&m->c, &m->known);
+        m->seen = m->c.slot;
+        note_accepted(m);
+    }
+}
+
 static void run_seed(uint64_t seed, bool talks)
 {
     event *heap = w.heap, *held = w.held;
@@ -459,8 +498,10 @@ static void run_seed(uint64_t seed, bool talks)
         m->seen = 1;
         m->flags = draw() | draw();
         m->flags_left = w.flag_ops;
+        for (int s = 0; s < SLOTS; s++) m->said[s] = UINT64_MAX;
         push(below(spread), BEGIN, i, i);
     }
+    if (below(2)) round_0((uint32_t)below(3));
     for (int i = 0; i < w.count; i++)
         for (int k = 0; k < i; k++) {
             if (lines == 0 || (lines == 1 && k > 0)) continue;

@@ -1,7 +1,8 @@
-/* coll_sim_shrink.h - after the end of a simulated world: its survivors continue in the next one.
+/* coll_sim_shrink.h - after the end of a simulated world: its survivors agree on flags, or continue in the next one.
  *
- * When a world ends, every rank continues until it ends or calls coll_shrink.  Then the ranks of the first list decide who goes
- * on, as all transports do (core/membership/coll_consensus.h).  Notes are events.  Each takes the latency, and leaves a rank
+ * When a world ends, every rank continues until it ends or calls coll_shrink or coll_agree.  Then the ranks of the first list
+ * decide who goes on, as all transports do (core/membership/coll_consensus.h).  While one of them has missed a decision, the
+ * others only tell it.  A list that has agreed keeps its state.  Notes are events.  Each takes the latency, and leaves a rank
  * `overhead` after the one before.  The failure detector is the simulator: when the ranks begin, it knows which ones have ended
  * or are cut off; it reports a later fault after the detection time.  No rank continues before all have an outcome.
  *
@@ -18,6 +19,7 @@ typedef struct coll__sim_migration {
     const int      *ranks;
     int             count, me, timeout_ms;        /* me: its place in the list                                */
     bool            is_listed;                    /* its list is the one that continues                       */
+    bool            is_done;                      /* it has its outcome                                       */
     coll_survivors *out;
     coll_failure   *failure;
 } coll__sim_migration;
@@ -50,13 +52,14 @@ typedef struct coll__sim_voter {
     coll__consensus consensus;
     double   next_note, ended;                    /* earliest time of its next note; time of its outcome, 0: none yet */
     int64_t  tick_at;                             /* ns                                                       */
-    uint32_t ticks;                               /* number of the only tick that counts                      */
+    uint32_t ticks, slot;                         /* number of the only tick that counts; slot at the begin   */
     double   struck_at;                           /* killed or stopped meanwhile; never: it is not            */
 } coll__sim_voter;
 
 typedef struct coll__sim_agreement {
     coll__sim *world;
-    int        count, open;                       /* members; those that live and have no outcome             */
+    int        count, open;                       /* members; those of `slot` that live and have no outcome   */
+    uint32_t   slot;                              /* the first one that is open                               */
     bool       has_memory;
     coll__sim_voter *voters;                      /* by place in the list                                     */
     unsigned char *bytes;                         /* of a note                                                */
@@ -126,7 +129,7 @@ static void coll__sim_voter_advance(coll__sim_agreement *a, int place)
     const int64_t now = coll__sim_ns(w->now);
     size_t length;
 
-    coll__consensus_tick(&v->consensus, now);
+    if (!coll__consensus_is_behind(&v->consensus)) coll__consensus_tick(&v->consensus, now);
     for (int i = 0; i < a->count; i++)
         while ((length = coll__consensus_say(&v->consensus, i, a->bytes, now)) > 0) coll__sim_note_send(a, place, i, length);
     const int64_t next = coll__consensus_next(&v->consensus);
@@ -135,9 +138,10 @@ static void coll__sim_voter_advance(coll__sim_agreement *a, int place)
         v->tick_at = next;
         (void)coll__sim_event_add(a, COLL__SIM_TICK, at + 1e-9 + 1e-15 * at, v, ++v->ticks);        /* never before it */
     }
-    if (v->ended > 0 || coll__consensus_is_busy(&v->consensus)) return;
+    const bool is_behind = coll__consensus_is_behind(&v->consensus);
+    if (v->ended > 0 || (coll__consensus_is_busy(&v->consensus) && !is_behind)) return;
     v->ended = w->now;
-    a->open--;
+    a->open -= v->slot == a->slot;
 }
 
 /* A fault with a time.  A member that has its outcome is struck in the next world. */
@@ -155,7 +159,7 @@ static void coll__sim_voter_strike(coll__sim_agreement *a, coll__sim_strike *s)
         w->fibers[s->fault.rank].migration = NULL;
         w->fibers[s->fault.rank].is_over = true;
         w->live--;
-        a->open--;
+        a->open -= v->slot == a->slot;
     }
     (void)coll__sim_event_add(a, COLL__SIM_DETECT, coll__later(w->now, s->fault.time + w->config.detection), s, 0);
 }
@@ -218,10 +222,11 @@ static void coll__sim_voters_begin(coll__sim_agreement *a)
         const int64_t now = coll__sim_ns(w->now);
         if (!coll__sim_takes_part(v)) continue;
         for (int k = 0; k < a->count; k++)
-            if (k != i && !coll__sim_are_apart(a, i, k)) coll__consensus_up(&v->consensus, k);
-        const int timeout_ms = v->who->timeout_ms;
-        coll__consensus_begin(&v->consensus, COLL__DECIDES_GO_ON, 0, now, grace,
-                              timeout_ms > 0 ? now + (int64_t)timeout_ms * COLL__MS : coll__never);
+            if (k == i || coll__sim_are_apart(a, i, k)) coll__consensus_down(&v->consensus, k);
+            else coll__consensus_up(&v->consensus, k);
+        const coll__sim_migration *m = v->who;
+        coll__consensus_begin(&v->consensus, m->out->is_agree ? COLL__DECIDES_FLAGS : COLL__DECIDES_GO_ON, m->out->flags, now,
+                              grace, m->timeout_ms > 0 ? now + (int64_t)m->timeout_ms * COLL__MS : coll__never);
         for (int k = 0; k < a->count; k++) coll__consensus_lost(&v->consensus, k);
     }
     for (int i = 0; i < a->count; i++) if (coll__sim_takes_part(&a->voters[i])) coll__sim_voter_advance(a, i);
@@ -289,17 +294,23 @@ static bool coll__sim_outcomes(coll__sim *w, coll__sim_agreement *a)
     for (int i = 0; i < a->count; i++) {
         const coll__sim_voter *v = &a->voters[i];
         if (!coll__sim_takes_part(v)) continue;
-        if (v->ended < first) first = v->ended;
-        if (v->consensus.role == COLL__CONSENSUS_DECIDED) decided = &v->consensus;
+        if (v->ended > 0 && v->ended < first) first = v->ended;
+        if (coll__consensus_is_over(&v->consensus) && v->consensus.role != COLL__CONSENSUS_GIVEN_UP) decided = &v->consensus;
     }
     if (first < coll__sim_never) w->now = first;
     for (int i = 0; i < a->count; i++) {
         const coll__sim_voter *v = &a->voters[i];
         if (!coll__sim_takes_part(v)) continue;
-        v->who->role->clock = v->ended;
-        if (v->consensus.role == COLL__CONSENSUS_GIVEN_UP) coll__failed_given_up(v->who->failure);
-        if (v->consensus.role == COLL__CONSENSUS_TOO_FEW)
-            coll__failed_too_few(v->who->failure, v->consensus.counted, a->count);
+        coll__sim_migration *m = v->who;
+        *(coll__consensus *)m->out->known->kept = v->consensus;
+        m->is_done = v->ended > 0 && !coll__consensus_is_behind(&v->consensus);
+        if (!m->is_done) continue;
+        m->role->clock = v->ended;
+        if (v->consensus.role == COLL__CONSENSUS_GIVEN_UP) coll__failed_given_up(m->failure);
+        else if (v->consensus.role == COLL__CONSENSUS_TOO_FEW) coll__failed_too_few(m->failure, v->consensus.counted, a->count);
+        else if (m->out->is_agree && v->consensus.past.kind == COLL__DECIDES_GO_ON) coll__failed_over(m->failure);
+        else if (m->out->is_agree) coll__survivors_in(v->consensus.past.members, m->ranks, m->count, m->me, m->out);
+        m->out->flags = v->consensus.past.flags;
     }
     return !decided || coll__sim_rebirth(w, a, decided);
 }
@@ -307,21 +318,22 @@ static bool coll__sim_outcomes(coll__sim *w, coll__sim_agreement *a)
 /* The members with this list decide.  Returns false: no memory. */
 static bool coll__sim_decide(coll__sim *w, const coll__sim_migration *lead)
 {
-    const size_t each = coll__round_up(coll__most(coll__consensus_memory(lead->count), coll__member_note_most(lead->count)),
-                                       sizeof(uint64_t));
     coll__sim_agreement a = { .world = w, .count = lead->count };
     coll__sim_event e;
 
-    for (int i = 0; i < w->places; i++) a.open += w->fibers[i].migration && w->fibers[i].migration->is_listed;
     a.voters = (coll__sim_voter *)coll__take_zeros(coll__like(w), (size_t)a.count, sizeof *a.voters);
-    a.bytes = (unsigned char *)coll__take_zeros(coll__like(w), (size_t)a.open + 1, each);
+    a.bytes = (unsigned char *)coll__take_zeros(coll__like(w), coll__member_note_most(lead->count), 1);
     a.has_memory = a.voters && a.bytes;
     for (int i = 0; a.has_memory && i < a.count; i++) a.voters[i].struck_at = coll__sim_never;
-    for (int i = 0, at = 0; a.has_memory && i < w->places; i++) {
+    for (int i = 0; a.has_memory && i < w->places; i++) {
         coll__sim_migration *m = w->fibers[i].migration;
         if (!m || !m->is_listed) continue;
-        a.voters[m->me].who = m;
-        coll__consensus_open(&a.voters[m->me].consensus, a.bytes + (size_t)++at * each, m->count, m->me);
+        coll__sim_voter *v = &a.voters[m->me];
+        v->who = m;
+        v->consensus = *(coll__consensus *)m->out->known->kept;
+        v->slot = v->consensus.slot;
+        if (a.open == 0 || v->slot < a.slot) a.open = 0, a.slot = v->slot;
+        a.open += v->slot == a.slot;
     }
     if (a.has_memory) coll__sim_voters_begin(&a);
     while (a.has_memory && a.open > 0 && coll__sim_pop(w, &e)) coll__sim_voter_event(&a, &e);
@@ -352,11 +364,24 @@ static void coll__sim_migration_go(coll__sim *w)
     const bool has_memory = coll__sim_decide(w, lead);
     for (int i = 0; i < w->places; i++) {
         coll__sim_migration *e = w->fibers[i].migration;
-        if (!e) continue;
+        if (!e || (has_memory && e->is_listed && !e->is_done)) continue;
         if (!has_memory) coll__set_failure(e->failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", e->count);
         w->fibers[i].migration = NULL;
         if (w->failure.status == COLL_OK) coll__sim_push(w, COLL__SIM_RUN, e->role->clock, e->role, e->role->generation);
     }
+}
+
+/* Of this list, also if a rank is killed in it.  NULL: no memory. */
+static coll__consensus *coll__sim_consensus(coll__sim *w, coll_decisions *known, int count, int me)
+{
+    coll__consensus *c = (coll__consensus *)known->kept;
+
+    if (!c) {
+        known->kept = c = (coll__consensus *)coll__take_zeros(coll__like(w), 1, sizeof *c + coll__consensus_memory(count));
+        if (c) coll__consensus_open(c, c + 1, count, me);
+    }
+    if (c) coll__consensus_learn(c, known);
+    return c;
 }
 
 static coll_status coll__sim_shrink(void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
@@ -371,14 +396,14 @@ static coll_status coll__sim_shrink(void *context, const int *ranks, int count, 
         return coll__set_failure(failure, COLL_ERR_UNSUPPORTED, -1,
                                  "one thread that polls for all ranks cannot wait for them: this "
                                  "takes coll_spawn");
-    if (r->over)
-        return coll__set_failure(failure, COLL_ERR_UNSUPPORTED, -1,
-                                 "this has been done already: shrink the communicator it gave");
+    if (r->over) return coll__failed_over(failure);
     while (ranks[e.me] != r->rank) e.me++;
+    if (!coll__sim_consensus(w, out->known, count, e.me))
+        return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
     w->fibers[r->place].migration = &e;
     coll__fiber_suspend(r);
     coll__fiber_leave(r, false);
-    if (failure->status == COLL_OK) w->running = (coll__sim_rank *)out->context;
+    if (failure->status == COLL_OK && !out->is_agree) w->running = (coll__sim_rank *)out->context;
     return failure->status;
 }
 

@@ -17,24 +17,14 @@ enum {
     COLL__LAST_NOTES_MS = 200                     /* to send them                                             */
 };
 
-/* The line to a member. */
-typedef struct coll__member_line {
-    coll__pipe     pipe;
-    bool           is_lasting;
-    unsigned char *in, *out;                      /* control messages of a note                               */
-    size_t         received, sent, length;        /* of `in`; of `out`, which has `length`                    */
-    coll__handshake *handshake;                   /* of the connection attempt; NULL: none                    */
-    int            calls, refusals;               /* attempts; refused connects, in a row                     */
-    int64_t        call_at;                       /* do not connect earlier                                   */
-} coll__member_line;
-
 typedef struct coll__agreement {
     coll__tcp     *old;
     coll__identity us;                            /* rank: place in the list                                  */
     const int     *ranks;                         /* the list: ranks of the old job                           */
     int            count, me;
-    coll__consensus *consensus;                   /* kept between calls                                       */
-    coll__member_line *lines;                     /* by place                                                 */
+    coll__kept    *kept;                          /* between calls; NULL: no memory                           */
+    coll__consensus *consensus;                   /* the kept one, and its lines                              */
+    coll__member_line *lines;
     unsigned char *note;
     struct pollfd *fds;
     coll__consensus_role role;                    /* as seen last, as the next one                            */
@@ -296,7 +286,7 @@ static void coll__agreement_advance(coll__agreement *h)
     }
     if (!coll__consensus_is_busy(c)) return;
     coll__consensus_tick(c, coll__now());
-    if (c->role == COLL__CONSENSUS_DECIDED) h->decider = h->me;
+    if (c->role == COLL__CONSENSUS_DECIDED && !coll__consensus_is_behind(c)) h->decider = h->me;
     coll__agreement_check_role(h);
     for (int i = 0; i < h->count; i++) (void)coll__member_tell(h, i);
 }
@@ -315,32 +305,35 @@ static void coll__agreement_tell(coll__agreement *h)
 }
 
 /* Begin the agreement, or begin it again after an error. */
-static void coll__agreement_begin(coll__agreement *h)
+static void coll__agreement_begin(coll__agreement *h, const coll_survivors *out)
 {
     coll__consensus *c = h->consensus;
 
+    coll__consensus_learn(c, out->known);
     for (int i = 0; i < h->count; i++) {
-        coll__consensus_down(c, i);
-        c->places[i].is_suspect = false;
+        if (h->lines[i].pipe.fd >= 0) coll__consensus_up(c, i);
+        else coll__consensus_down(c, i);
+        c->places[i].is_suspect = h->lines[i].is_lasting = false;
     }
-    coll__consensus_begin(c, COLL__DECIDES_GO_ON, 0, coll__now(), h->grace_ms * (int64_t)COLL__MS, h->deadline);
+    coll__consensus_begin(c, out->is_agree ? COLL__DECIDES_FLAGS : COLL__DECIDES_GO_ON, out->flags, coll__now(),
+                          h->grace_ms * (int64_t)COLL__MS, h->deadline);
     for (int i = 0; i < h->count; i++) c->places[i].is_late = i != h->me && h->old->heartbeat.was_late[h->ranks[i]];
     h->decider = -1;
     coll__agreement_check_role(h);
 }
 
 /* Run the agreement, unless an earlier call has.  COLL_OK: the decision is in h->consensus->past. */
-static coll_status coll__agreement_run(coll__agreement *h)
+static coll_status coll__agreement_run(coll__agreement *h, const coll_survivors *out)
 {
     coll__consensus *const c = h->consensus;
 
-    coll__agreement_begin(h);
+    coll__agreement_begin(h, out);
     while (coll__consensus_is_busy(c)) {
         coll__agreement_advance(h);
         if (coll__consensus_is_busy(c)) coll__agreement_wait(h, coll__consensus_next(c));
     }
     coll__agreement_tell(h);
-    if (c->role == COLL__CONSENSUS_DECIDED) return COLL_OK;
+    if (c->role == COLL__CONSENSUS_DECIDED) return c->past.kind == c->kind ? COLL_OK : coll__failed_over(h->failure);
     if (c->role == COLL__CONSENSUS_GIVEN_UP) (void)coll__failed_given_up(h->failure);
     else (void)coll__failed_too_few(h->failure, c->counted, c->count);
     coll__shortage_add(h->old, h->failure);

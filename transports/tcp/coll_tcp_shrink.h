@@ -1,6 +1,6 @@
-/* coll_tcp_shrink.h - after a failure: the surviving ranks form a new job.
+/* coll_tcp_shrink.h - after a failure: the surviving ranks agree on flags, or form a new job.
  *
- * They have agreed on the members (coll_tcp_consensus.h).  The new job keeps the listener, and the connections to the proposer,
+ * For that, they agree on its members (coll_tcp_consensus.h).  It keeps the listener, and the connections to the proposer,
  * which becomes rank 0.  Its world id is a hash of the agreement's id and the members: so late connections for the old job, or
  * for another agreement, are refused. */
 #ifndef COLL_TCP_SHRINK_H
@@ -31,24 +31,24 @@ static bool coll__agreement_open(coll__agreement *h)
 {
     const size_t n = (size_t)h->count;
 
-    h->consensus = coll__consensus_of(h->old, &h->us);
-    h->lines = (coll__member_line *)coll__allocate(coll__like(h->old), n * sizeof *h->lines);
+    h->kept = coll__kept_of(h->old, &h->us);
+    h->consensus = h->kept ? &h->kept->consensus : NULL;
+    h->lines = h->kept ? h->kept->lines : NULL;
     h->note = (unsigned char *)coll__take(coll__like(h->old), coll__member_note_most(h->count));
     h->fds = (struct pollfd *)coll__allocate(coll__like(h->old), (n + (size_t)h->old->handshake_room + 1) * sizeof *h->fds);
-    for (int i = 0; h->lines && i < h->count; i++) h->lines[i].pipe.fd = -1;
+    if (h->kept && !h->lines) {
+        h->lines = h->kept->lines = (coll__member_line *)coll__allocate(coll__like(h->old), n * sizeof *h->lines);
+        for (int i = 0; h->lines && i < h->count; i++) h->lines[i].pipe.fd = -1;
+    }
     coll__agreement_takes_listener(h, true);
-    return h->consensus && h->lines && h->note && h->fds;
+    return h->lines && h->note && h->fds;
 }
 
-static void coll__agreement_close(coll__agreement *h)
+static void coll__agreement_close(coll__agreement *h, bool keeps_lines)
 {
-    for (int i = 0; h->lines && i < h->count; i++) {
-        coll__dial_end(&h->lines[i].handshake);
-        coll__pipe_close(&h->lines[i].pipe);
-        coll__give(h->lines[i].in);
-    }
+    for (int i = 0; keeps_lines && i < h->count; i++) coll__dial_end(&h->lines[i].handshake);
+    if (h->kept && !keeps_lines) coll__member_lines_close(h->kept);
     coll__agreement_takes_listener(h, false);
-    coll__give(h->lines);
     coll__give(h->note);
     coll__give(h->fds);
 }
@@ -173,9 +173,7 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     coll__agreement h = { .old = old, .us = old->us, .ranks = ranks, .count = count, .failure = failure };
     coll_status status = COLL_OK;
 
-    if (old->listener < 0)
-        return coll__set_failure(failure, COLL_ERR_UNSUPPORTED, -1, "it is decided who goes on: shrink the communicator that "
-                                 "coll_shrink gave; where it gave none, the others go on without this rank");
+    if (old->listener < 0) return coll__failed_over(failure);
     while (ranks[h.me] != old->rank) h.me++;
     h.us.rank = h.me;
     h.us.epoch++;
@@ -183,13 +181,14 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     coll__agreement_name(h.us.world, old->us.world, ranks, NULL, count);
     h.deadline = coll__deadline(timeout_ms);
     h.grace_ms = liveness > 0 && liveness < COLL__AGREE_GRACE_MS / 2 ? 2 * liveness : COLL__AGREE_GRACE_MS;
-    if (coll__agreement_open(&h)) status = coll__agreement_run(&h);
+    if (coll__agreement_open(&h)) status = coll__agreement_run(&h, out);
     else status = coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
     if (status == COLL_OK) coll__survivors_in(h.consensus->past.members, ranks, count, h.me, out);
     else out->count = 0;
-    out->context = status == COLL_OK ? coll__agreement_world(&h, out) : NULL;
-    if (status == COLL_OK && !out->context) status = failure->status;
-    coll__agreement_close(&h);
+    if (status == COLL_OK) out->flags = h.consensus->past.flags;
+    out->context = status == COLL_OK && !out->is_agree ? coll__agreement_world(&h, out) : NULL;
+    if (status == COLL_OK && !out->is_agree && !out->context) status = failure->status;
+    coll__agreement_close(&h, status == COLL_OK && out->is_agree);
     return status;
 }
 

@@ -23,11 +23,23 @@ typedef struct coll__known { int home; uint32_t turn, own_version, beat; uint64_
 
 typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__LEFT } coll__presence;
 
-/* What this rank keeps of one agreement (coll_tcp_consensus.h).  It lives as long as the job: the program may repeat a failed
- * coll_shrink on any communicator with the same ranks. */
+/* The line to a member of an agreement (coll_tcp_consensus.h). */
+typedef struct coll__member_line {
+    coll__pipe     pipe;
+    bool           is_lasting;
+    unsigned char *in, *out;                      /* control messages of a note                               */
+    size_t         received, sent, length;        /* of `in`; of `out`, which has `length`                    */
+    coll__handshake *handshake;                   /* of the connection attempt; NULL: none                    */
+    int            calls, refusals;               /* attempts; refused connects, in a row                     */
+    int64_t        call_at;                       /* do not connect earlier                                   */
+} coll__member_line;
+
+/* What this rank keeps of one agreement.  It lives as long as the job: the program may repeat a failed coll_shrink on any
+ * communicator with the same ranks, and after coll_agree the lines serve the next agreement. */
 typedef struct coll__kept {
     struct coll__kept *next;
     unsigned char  world[COLL__WORLD_LENGTH];     /* world id of the agreement                                */
+    coll__member_line *lines;                     /* by place; NULL: none                                     */
     coll__consensus consensus;
 } coll__kept;
 
@@ -124,20 +136,31 @@ static void coll__control_send(coll__pipe *pipe, coll__control_note note, coll_s
 
 /* ---- >>agreements (coll_tcp_consensus.h) ---- */
 
-/* The consensus of this agreement, created on first use.  NULL: out of memory. */
-static coll__consensus *coll__consensus_of(coll__tcp *tcp, const coll__identity *us)
+static void coll__member_lines_close(coll__kept *k)
+{
+    for (int i = 0; k->lines && i < k->consensus.count; i++) {
+        coll__dial_end(&k->lines[i].handshake);
+        coll__pipe_close(&k->lines[i].pipe);
+        coll__give(k->lines[i].in);
+    }
+    coll__give(k->lines);
+    k->lines = NULL;
+}
+
+/* What is kept of this agreement, created on first use.  NULL: out of memory. */
+static coll__kept *coll__kept_of(coll__tcp *tcp, const coll__identity *us)
 {
     coll__kept *k = tcp->kept;
 
     while (k && (k->consensus.count != us->size || memcmp(k->world, us->world, sizeof k->world))) k = k->next;
-    if (k) return &k->consensus;
+    if (k) return k;
     k = (coll__kept *)coll__allocate(coll__like(tcp), sizeof *k + coll__consensus_memory(us->size));
     if (!k) return NULL;
     memcpy(k->world, us->world, sizeof k->world);
     coll__consensus_open(&k->consensus, coll__behind(k, sizeof *k), us->size, us->rank);
     k->next = tcp->kept;
     tcp->kept = k;
-    return &k->consensus;
+    return k;
 }
 
 enum { COLL__NOTE_PART = COLL__CONTROL_LENGTH - COLL__CONTROL_TEXT };
@@ -249,6 +272,7 @@ static void coll__tcp_free(coll__tcp *tcp)
     coll__past_free(&tcp->us);
     for (coll__kept *a; (a = tcp->kept);) {
         tcp->kept = a->next;
+        coll__member_lines_close(a);
         coll__give(a);
     }
     coll__wipe(&tcp->us, sizeof tcp->us);

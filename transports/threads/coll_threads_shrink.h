@@ -1,8 +1,11 @@
-/* coll_threads_shrink.h - after a failure: the surviving ranks of a domain migrate to a new one.
+/* coll_threads_shrink.h - after a failure: the surviving ranks of a domain agree on flags, or migrate to a new one.
  *
  * The first rank that joins opens the migration.  The others find it by its list of ranks.  It is decided once all ranks have
  * joined that have not left the old domain, or at the timeout.  The rank that detects this opens the new domain.  Ranks that
- * enter it set its doorbells, if it has any (coll_hybrid.h). */
+ * enter it set its doorbells, if it has any (coll_hybrid.h).
+ *
+ * An agreement is a migration without a new domain.  Of two ranks that are in different ones, the one that is ahead knows the
+ * decision that the other one still waits for. */
 #ifndef COLL_THREADS_SHRINK_H
 #define COLL_THREADS_SHRINK_H
 
@@ -17,46 +20,88 @@ typedef struct coll__migration {
     int            first;                         /* number of the new domain's first rank                    */
     int            count, users;                  /* users: ranks that have joined and not finished           */
     int           *ranks;                         /* behind this struct                                       */
-    unsigned char *there;                         /* places in the list that have joined; behind that         */
-    bool           is_decided;
+    unsigned char *there, *failed;                /* places in the list that have joined; left out earlier    */
+    bool           is_decided, is_agree, is_bound;                /* bound: `flags` are those of all ranks    */
+    uint32_t       slot;                          /* decisions before it                                      */
+    uint64_t       flags, last;                   /* last: of the decision before it                          */
     coll__domain     *fresh;                      /* NULL, once decided: no quorum, or no memory              */
 } coll__migration;
 
+/* A later migration ends this agreement. */
+static void coll__migration_told(coll__domain *domain, coll__migration *e, const coll__migration *later)
+{
+    e->is_decided = true;
+    e->flags = later->last;
+    for (int i = 0; i < e->count; i++) coll__place_set(e->there, i, !coll__place_in(later->failed, i));
+    coll__word_wake(&domain->doorbell);
+}
+
 /* Returns the migration of these ranks that this rank has not joined yet; opens it if needed.  The caller holds the domain's
  * lock. */
-static coll__migration *coll__migration_find(coll__domain *domain, const int *ranks, int count, int me, int first)
+static coll__migration *coll__migration_find(coll__domain *domain, const int *ranks, int count, int me, int first,
+                                             const coll_survivors *own)
 {
-    const size_t length = (size_t)count * sizeof *ranks;
+    const size_t length = (size_t)count * sizeof *ranks, set = coll__places_length(count);
+    const uint32_t slot = own->known ? own->known->count : 0;
 
-    for (coll__migration *e = domain->migrations; e; e = e->next)
-        if (!e->is_decided && e->count == count && !memcmp(e->ranks, ranks, length) && !coll__place_in(e->there, me))
-            return e;
-    coll__migration *e = (coll__migration *)coll__allocate(coll__like(domain), sizeof *e + length + coll__places_length(count));
+    for (coll__migration *e = domain->migrations; e; e = e->next) {
+        const bool is_same = e->is_agree == own->is_agree && e->count == count && !memcmp(e->ranks, ranks, length);
+        if (is_same && !e->is_decided && (e->slot == slot || !e->is_agree) && !coll__place_in(e->there, me)) return e;
+    }
+    coll__migration *e = (coll__migration *)coll__allocate(coll__like(domain), sizeof *e + length + 2 * set);
     if (!e) return NULL;
     e->first = first;
     e->count = count;
+    e->is_agree = own->is_agree;
+    e->slot = slot;
+    e->flags = UINT64_MAX;
     e->ranks = (int *)(void *)(e + 1);
     e->there = (unsigned char *)(e->ranks + count);
+    e->failed = e->there + set;
     memcpy(e->ranks, ranks, length);
     e->next = domain->migrations;
     domain->migrations = e;
     return e;
 }
 
+/* The caller holds the domain's lock. */
+static void coll__migration_join(coll__domain *domain, coll__migration *e, int me, const coll_survivors *own)
+{
+    e->users++;
+    if (own->known && own->known->count >= e->slot) {
+        e->slot = own->known->count;
+        e->last = own->known->last;
+        for (int i = 0; i < e->count; i++) coll__place_set(e->failed, i, own->known->failed[i]);
+    }
+    for (coll__migration *o = domain->migrations; o; o = o->next) {
+        if (o->count != e->count || memcmp(o->ranks, e->ranks, (size_t)e->count * sizeof *e->ranks)) continue;
+        if (o->is_agree && !o->is_decided && o->slot < e->slot) coll__migration_told(domain, o, e);
+        if (e->is_agree && e->slot < o->slot) coll__migration_told(domain, e, o);
+    }
+    if (e->is_decided) return;
+    coll__place_set(e->there, me, true);
+    if (e->is_agree && own->known->has_next) e->is_bound = true, e->flags = own->known->next;
+    else if (!e->is_bound) e->flags &= own->flags;
+}
+
 /* Decides the migration once all remaining ranks have joined, or at once if `is_late`. */
 static void coll__migration_decide(const coll__thread *thread, coll__migration *e, bool is_late)
 {
     coll__domain *domain = thread->domain;
-    const int there = coll__places_in(e->there, e->count);
     bool is_complete = true;
 
     for (int i = 0; i < e->count; i++) {
         const bool has_left = __atomic_load_n(&coll__rank_slot_of(domain, e->ranks[i])->has_left, __ATOMIC_ACQUIRE);
-        if (!coll__place_in(e->there, i) && !has_left) is_complete = false;
+        if (!coll__place_in(e->there, i) && !has_left && !coll__place_in(e->failed, i)) is_complete = false;
     }
     if (e->is_decided || (!is_complete && !is_late)) return;
     e->is_decided = true;
-    if (coll__places_are_enough(e->there, e->count))
+    for (int i = 0; i < e->count; i++) {
+        if (coll__place_in(e->failed, i)) coll__place_set(e->there, i, false);
+        else if (e->is_bound) coll__place_set(e->there, i, true);
+    }
+    const int there = coll__places_in(e->there, e->count);
+    if (!e->is_agree && coll__places_are_enough(e->there, e->count))
         e->fresh = coll__domain_open(coll__like(domain), e->first, there,
                                      there > coll__processors() || (domain->has_doorbells && domain->is_crowded));
     for (int i = 0; e->fresh && i < there; i++) coll__domain_rank_slots(e->fresh)[i].doorbell = coll__no_doorbell;
@@ -69,6 +114,9 @@ static coll_status coll__migration_enter(coll__migration *e, int me, coll_surviv
 {
     coll__survivors_in(e->there, e->ranks, e->count, me, out);
     if (!coll__places_are_enough(e->there, e->count)) return coll__failed_too_few(failure, out->count, e->count);
+    if (!coll__place_in(e->there, me)) return coll__failed_given_up(failure);
+    out->flags = e->flags;
+    if (e->is_agree) return COLL_OK;
     coll__thread *thread = e->fresh ? coll__thread_open(coll__like(e), e->fresh, e->first + out->rank) : NULL;
     if (!thread) return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
     out->context = thread;
@@ -78,8 +126,8 @@ static coll_status coll__migration_enter(coll__migration *e, int me, coll_surviv
     return COLL_OK;
 }
 
-/* Migrates to a new domain, with the ranks of `ranks` that join in time.  Its first rank has number `first`.  Meanwhile
- * serve(context) is called repeatedly: a joining process may need it first. */
+/* Agrees with the ranks of `ranks` that join in time, or migrates to a new domain with them.  Its first rank has number `first`.
+ * Meanwhile serve(context) is called repeatedly: a joining process may need it first. */
 static coll_status coll__migration_run(coll__thread *thread, const int *ranks, int count, int first, int timeout_ms,
                                        void (*serve)(void *context), void *context, coll_survivors *out, coll_failure *failure)
 {
@@ -90,8 +138,8 @@ static coll_status coll__migration_run(coll__thread *thread, const int *ranks, i
 
     while (ranks[me] != thread->rank) me++;
     pthread_mutex_lock(&domain->lock);
-    coll__migration *e = coll__migration_find(domain, ranks, count, me, first);
-    if (e) coll__place_set(e->there, me, true), e->users++;
+    coll__migration *e = coll__migration_find(domain, ranks, count, me, first, out);
+    if (e) coll__migration_join(domain, e, me, out);
     __atomic_add_fetch(&domain->sleepers, 1, __ATOMIC_SEQ_CST);   /* a leaving rank then rings the doorbell   */
     while (e && !e->is_decided) {
         const uint32_t seen = __atomic_load_n(&domain->doorbell, __ATOMIC_SEQ_CST);

@@ -329,6 +329,7 @@ PROTOTYPES: Dict[str, Tuple[Any, list]] = {
     'coll_world_rank': (c_int, [c_void_p, c_int]),
     'coll_abort': (c_int32, [c_void_p, c_char_p]),
     'coll_shrink': (c_int32, [c_void_p, POINTER(c_void_p)]),
+    'coll_agree': (c_int32, [c_void_p, POINTER(c_uint64)]),
     'coll_failed_ranks': (c_int, [c_void_p, POINTER(c_int), c_int]),
     'coll_neighbors': (c_int32, [c_void_p, POINTER(c_int), c_int, POINTER(c_int), c_int]),
     'coll_rank': (c_int, [c_void_p]),

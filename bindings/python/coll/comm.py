@@ -550,6 +550,15 @@ class Comm(Calls):
         """After a failure: a communicator of the surviving ranks, in the same order.  PeerError: too few are left."""
         return self._made(lib.coll_shrink)  # type: ignore[return-value]
 
+    def agree(self, flags: int) -> int:
+        """The bitwise AND of the flags (0 to 2**64 - 1) of all ranks that have not failed, before or after a failure.  Then
+        failed_ranks is the same on all of them.  PeerError: too few are left."""
+        if not 0 <= flags < 1 << 64:
+            raise ValueError(f'flags: {flags} is not in 0 to 2**64 - 1')
+        all_flags = ctypes.c_uint64(flags)
+        self._waiting(lib.coll_agree, ctypes.byref(all_flags))
+        return all_flags.value
+
     def neighbors(self, sources: Sequence[int], destinations: Sequence[int]) -> None:
         """The graph of the neighbor calls: the ranks that this rank receives from and sends to.  Called by all ranks."""
         self._waiting(lib.coll_neighbors, integers(sources, 'source'), len(sources), integers(destinations, 'destination'),

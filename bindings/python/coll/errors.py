@@ -1,7 +1,7 @@
 """What may go wrong.  Every status of coll.h below 0 is a class; all are Error.
 
 ArgumentError and UnsupportedError mean that nothing was sent, and the communicator is as before.  After any other the
-communicator has ended on every rank: only Comm.shrink and Comm.free can be called."""
+communicator has ended on every rank: only Comm.agree, Comm.shrink and Comm.free can be called."""
 import builtins
 from typing import Dict, Tuple, Type
 

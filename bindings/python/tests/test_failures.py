@@ -74,7 +74,9 @@ except coll.PeerError as error:
     after = time.monotonic() - began
     assert error.failed[0] == 1 and error.rank == comm.rank and error.status == -5, error.failed
     assert isinstance(error, ConnectionError) and 'rank 1' in str(error), error
+    assert comm.agree(7 & ~(1 << comm.rank)) == 2 and comm.failed_ranks() == (1,)
     left = comm.shrink()
+    assert left.agree(2 ** 64 - 1 - left.rank) == 2 ** 64 - 2
     assert (left.size, left.allreduce(1)) == (2, 2)
     print('named', after, flush=True)
 '''

@@ -446,8 +446,10 @@ extern "C" {
     pub fn coll_world_rank(comm: *const coll_comm, rank: c_int) -> c_int;
     /// End a communicator on every rank, with COLL_ERR_ABORTED and this sentence
     pub fn coll_abort(comm: *mut coll_comm, why: *const c_char) -> coll_status;
-    /// Make a communicator of the ranks that are left after a failure
+    /// Make a communicator of the ranks that are left after a failure, in the order of `comm`
     pub fn coll_shrink(comm: *mut coll_comm, out: *mut *mut coll_comm) -> coll_status;
+    /// Agree on the bitwise AND of the flags of all ranks that have not failed, and on which ones have failed: *flags and, until the next call, coll_failed_ranks are the same on all ranks that get COLL_OK
+    pub fn coll_agree(comm: *mut coll_comm, flags: *mut u64) -> coll_status;
     /// Return how many ranks of `comm` are known to have failed, and write the first `capacity` of them
     pub fn coll_failed_ranks(comm: *const coll_comm, ranks: *mut c_int, capacity: c_int) -> c_int;
     /// Set the graph of the neighbor calls of `comm`: the ranks that this rank receives from and sends to

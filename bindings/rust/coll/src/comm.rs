@@ -149,6 +149,12 @@ impl Comm {
         Comm::always(self.derived(|out| unsafe { sys::coll_shrink(self.raw(), out) }))
     }
 
+    /// The bitwise AND of the flags of all ranks that have not failed, also after a failure.
+    pub fn agree(&self, mut flags: u64) -> Result<u64> {
+        self.checked(unsafe { sys::coll_agree(self.raw(), &mut flags) })?;
+        Ok(flags)
+    }
+
     /// The ranks known to have failed.
     pub fn failed_ranks(&self) -> Vec<usize> {
         let mut ranks: Vec<c_int> = vec![0; self.size()];
