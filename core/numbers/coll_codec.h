@@ -174,14 +174,14 @@ typedef struct coll__codec {
     coll__map *store, *store_wire;                /* the one rounding; NULL: copy */
     bool is_through;                              /* no load_user and store: through the wire format  */
     coll__map *repack;                            /* NULL: pack; packs a result that the wire type represents exactly */
-    coll__stochastic_fn *stochastic;              /* COLL_STOCHASTIC: replaces store and store_wire        */
+    coll__stochastic stochastic;                  /* COLL_STOCHASTIC: replaces store and store_wire        */
     uint64_t seed;                                /* for `stochastic` */
     struct {                                      /* pack in blocks of f32 or f64: to clamp, to round
                                                      stochastically, to make groups                           */
         size_t size;                              /* 0: not used */
         coll__map *widen, *narrow;                /* widen NULL: memory has this type  */
         coll__finish *clamp;                      /* or NULL */
-        coll__stochastic_fn *stochastic;          /* NULL: narrow */
+        coll__stochastic stochastic;              /* none: narrow */
     } by;
     const coll__grid *reproducible;               /* COLL_REPRODUCIBLE: replaces combine        */
     coll__map *narrow;                            /* NULL; or unpack to f32, then this     */
@@ -614,7 +614,8 @@ static void coll__pack_by(const coll__codec *codec, void *wire, const void *user
         length = count - from < most ? count - from : most;
         if (codec->by.widen) codec->by.widen(block, in, length), in = block;
         if (codec->by.clamp) codec->by.clamp(block, in, length, 1, codec->limit), in = block;
-        if (codec->by.stochastic && rank != COLL__OF_RESULT) codec->by.stochastic(out, in, length, seed, index + from);
+        if (codec->by.stochastic.round && rank != COLL__OF_RESULT)
+            codec->by.stochastic.round(out, in, length, seed, index + from, codec->by.stochastic.draw);
         else codec->by.narrow(out, in, length);
     }
 }

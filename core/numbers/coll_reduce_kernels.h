@@ -201,7 +201,8 @@ static const void *coll__combine_user(const coll__codec *codec, const coll__sum 
 /* The only rounding; `index` is the index of the first element. */
 static void coll__round_block(const coll__codec *codec, coll__map *store, void *to, const void *sum, size_t count, size_t index)
 {
-    if (COLL__HAS_STOCHASTIC && codec->stochastic) codec->stochastic(to, sum, count, codec->seed, index);
+    if (COLL__HAS_STOCHASTIC && codec->stochastic.round)
+        codec->stochastic.round(to, sum, count, codec->seed, index, codec->stochastic.draw);
     else store(to, sum, count);
 }
 

@@ -85,32 +85,36 @@ COLL__INLINE uint32_t coll__drawn_f64(const coll__draw_f64 *by, double value, ui
     return value == value ? number : by->nan;
 }
 
-/* bf16 has the exponents of f32, so `least` is 0. */
-static const coll__draw_f32 coll__draw_f32_to_f8e4m3 =
-    { 8, 20, 27, 120u << 23, 121u << 23, 0x1p36f, 0x43e00000u, 0x43e80001u, 0x7fu, 0x7fu };
-static const coll__draw_f32 coll__draw_f32_to_f8e5m2 =
-    { 8, 21, 28, 112u << 23, 113u << 23, 0x1p44f, 0x47600000u, 0x47700000u, 0x7cu, 0x7eu };
-static const coll__draw_f32 coll__draw_f32_to_f16 =
-    { 16, 13, 20, 112u << 23, 113u << 23, 0x1p44f, 0x477fe000u, 0x477ff000u, 0x7c00u, 0x7e00u };
-static const coll__draw_f32 coll__draw_f32_to_bf16 =
-    { 16, 16, 16, 0, 0, 0, 0x7f7f0000u, 0x7f7f8000u, 0x7f80u, 0x7fc0u };
+/* To f16, bf16, f8e4m3, f8e5m2.  bf16 has the exponents of f32, so `least` is 0. */
+#define COLL__DRAW_TO(type) ((type) == COLL_F16 ? 0 : (type) == COLL_BF16 ? 1 : (type) == COLL_F8E4M3 ? 2 : 3)
+static const coll__draw_f32 coll__draws_f32[4] = {
+    { 16, 13, 20, 112u << 23, 113u << 23, 0x1p44f, 0x477fe000u, 0x477ff000u, 0x7c00u, 0x7e00u },
+    { 16, 16, 16, 0, 0, 0, 0x7f7f0000u, 0x7f7f8000u, 0x7f80u, 0x7fc0u },
+    { 8, 20, 27, 120u << 23, 121u << 23, 0x1p36f, 0x43e00000u, 0x43e80001u, 0x7fu, 0x7fu },
+    { 8, 21, 28, 112u << 23, 113u << 23, 0x1p44f, 0x47600000u, 0x47700000u, 0x7cu, 0x7eu },
+};
 
 /* The same numbers for doubles. */
 #define COLL__DOUBLE(exponent, fraction) ((UINT64_C(1023) + (exponent)) << 52 | UINT64_C(fraction))
-static const coll__draw_f64 coll__draw_f64_to_f8e4m3 = { 8, 49, 27, UINT64_C(1016) << 52, UINT64_C(1017) << 52, 0x1p36,
-    COLL__DOUBLE(8, 0xc000000000000), COLL__DOUBLE(8, 0xd000000000001), 0x7fu, 0x7fu };
-static const coll__draw_f64 coll__draw_f64_to_f8e5m2 = { 8, 50, 28, UINT64_C(1008) << 52, UINT64_C(1009) << 52, 0x1p44,
-    COLL__DOUBLE(15, 0xc000000000000), COLL__DOUBLE(15, 0xe000000000000), 0x7cu, 0x7eu };
-static const coll__draw_f64 coll__draw_f64_to_f16 = { 16, 42, 20, UINT64_C(1008) << 52, UINT64_C(1009) << 52, 0x1p44,
-    COLL__DOUBLE(15, 0xffc0000000000), COLL__DOUBLE(15, 0xffe0000000000), 0x7c00u, 0x7e00u };
-static const coll__draw_f64 coll__draw_f64_to_bf16 = { 16, 45, 23, UINT64_C(896) << 52, UINT64_C(897) << 52, 0x1p156,
-    COLL__DOUBLE(127, 0xfe00000000000), COLL__DOUBLE(127, 0xff00000000000), 0x7f80u, 0x7fc0u };
+static const coll__draw_f64 coll__draws_f64[4] = {
+    { 16, 42, 20, UINT64_C(1008) << 52, UINT64_C(1009) << 52, 0x1p44,
+      COLL__DOUBLE(15, 0xffc0000000000), COLL__DOUBLE(15, 0xffe0000000000), 0x7c00u, 0x7e00u },
+    { 16, 45, 23, UINT64_C(896) << 52, UINT64_C(897) << 52, 0x1p156,
+      COLL__DOUBLE(127, 0xfe00000000000), COLL__DOUBLE(127, 0xff00000000000), 0x7f80u, 0x7fc0u },
+    { 8, 49, 27, UINT64_C(1016) << 52, UINT64_C(1017) << 52, 0x1p36,
+      COLL__DOUBLE(8, 0xc000000000000), COLL__DOUBLE(8, 0xd000000000001), 0x7fu, 0x7fu },
+    { 8, 50, 28, UINT64_C(1008) << 52, UINT64_C(1009) << 52, 0x1p44,
+      COLL__DOUBLE(15, 0xc000000000000), COLL__DOUBLE(15, 0xe000000000000), 0x7cu, 0x7eu },
+};
 #undef COLL__DOUBLE
 
 /* ---- >>rounding of buffers ---- */
 
-/* Element i of a buffer has index first + i.  The buffers do not overlap. */
-typedef void coll__stochastic_fn(void *to, const void *from, size_t count, uint64_t seed, uint64_t first);
+/* Element i of a buffer has index first + i.  The buffers do not overlap.  `draw`: the parameters, of the type of the source. */
+typedef void coll__stochastic_fn(void *to, const void *from, size_t count, uint64_t seed, uint64_t first, const void *draw);
+
+/* NULL: none. */
+typedef struct coll__stochastic { coll__stochastic_fn *round; const void *draw; } coll__stochastic;
 
 /* Elements that a vector tier rounds at once; the base tier rounds exactly `n`. */
 enum { COLL__DRAWN = 32 };
@@ -122,9 +126,9 @@ enum { COLL__DRAWN = 32 };
 #define COLL__DRAWING_IN(tier, name, FROM)                                                                                 \
     COLL__ONE_TEXT COLL__IN_##tier static void coll__drawing_##name##_##tier(void *to, const void *from, size_t count,     \
                                                                              uint64_t seed, uint64_t first,                \
-                                                                             const coll__draw_##name *draw)                \
+                                                                             const void *draw)                             \
     {                                                                                                                      \
-        const coll__draw_##name by = *draw;                                                                                \
+        const coll__draw_##name by = *(const coll__draw_##name *)draw;                                                     \
         const size_t size = (size_t)by.width / 8;                                                                          \
         unsigned char *out = to;                                                                                           \
         const FROM *in = from;                                                                                             \
@@ -156,42 +160,17 @@ enum { COLL__DRAWN = 32 };
 COLL__EACH_TIER(COLL__DRAWING_IN, f32, coll__raw_f32)
 COLL__DRAWING_IN(base, f64, coll__raw_f64)            /* one version for all tiers */
 
-#define COLL__STOCHASTIC_IN(tier, from, to)                                                                                \
-    static void coll__stochastic_##from##_to_##to##_##tier(void *dst, const void *src, size_t count, uint64_t seed,        \
-                                                           uint64_t first)                                                 \
-    {                                                                                                                      \
-        coll__drawing_##from##_##tier(dst, src, count, seed, first, &coll__draw_##from##_to_##to);                         \
-    }
-#define COLL__STOCHASTIC_ROWS(X) X(f32, f8e4m3) X(f32, f8e5m2) X(f32, f16) X(f32, bf16)
-#define COLL__STOCHASTIC_DOUBLES(X) X(f64, f8e4m3) X(f64, f8e5m2) X(f64, f16) X(f64, bf16)
-
-#define COLL__DEFINE(from, to) COLL__EACH_TIER(COLL__STOCHASTIC_IN, from, to)
-#define COLL__DEFINE_ONCE(from, to) COLL__STOCHASTIC_IN(base, from, to)
-COLL__STOCHASTIC_ROWS(COLL__DEFINE)
-COLL__STOCHASTIC_DOUBLES(COLL__DEFINE_ONCE)
-#undef COLL__DEFINE_ONCE
-#undef COLL__DEFINE
-
-/* NULL unless `from` is f32 or f64 and `to` is a float of 8 or 16 bits. */
-COLL__UNUSED static coll__stochastic_fn *coll__stochastic_row(coll_type to, coll_type from, int tier)
+/* None unless `from` is f32 or f64 and `to` is a float of 8 or 16 bits. */
+COLL__UNUSED static coll__stochastic coll__stochastic_row(coll_type to, coll_type from, int tier)
 {
-#define COLL__IF_BOTH(from, to, what)                                                                                \
-    (COLL__HAS_STOCHASTIC && COLL__HAS(COLL_F16 + COLL__AT_##from) && COLL__HAS(COLL_F16 + COLL__AT_##to) ? (what) : NULL)
-#define COLL__CASE(from, to)                                                                          \
-    case COLL__AT_##from + (COLL__AT_##to) * COLL__FLOATS:                                                           \
-        return COLL__IF_BOTH(from, to, COLL__PICK(coll__stochastic_##from##_to_##to, tier));
-#define COLL__CASE_ONCE(from, to)                                                                     \
-    case COLL__AT_##from + (COLL__AT_##to) * COLL__FLOATS:                                                           \
-        return COLL__IF_BOTH(from, to, coll__stochastic_##from##_to_##to##_base);
-    if (!COLL__HAS_STOCHASTIC || !coll__is_float(from) || !coll__is_float(to)) return NULL;
-    switch (from - COLL_F16 + (to - COLL_F16) * COLL__FLOATS) {
-        COLL__STOCHASTIC_ROWS(COLL__CASE)
-        COLL__STOCHASTIC_DOUBLES(COLL__CASE_ONCE)
-    default: return NULL;
-    }
-#undef COLL__CASE_ONCE
-#undef COLL__IF_BOTH
-#undef COLL__CASE
+    const coll__stochastic none = { NULL, NULL };
+
+    if (!COLL__HAS_STOCHASTIC || !coll__is_float(to) || coll_type_size(to) > 2) return none;
+    if (coll__lacks_type(from) || coll__lacks_type(to)) return none;
+    if (COLL__HAS(COLL_F64) && from == COLL_F64)
+        return (coll__stochastic){ coll__drawing_f64_base, &coll__draws_f64[COLL__DRAW_TO(to)] };
+    if (from != COLL_F32) return none;
+    return (coll__stochastic){ COLL__PICK(coll__drawing_f32, tier), &coll__draws_f32[COLL__DRAW_TO(to)] };
 }
 
 /* coll_convert_stochastic with the kernels of one tier.  Source types without a kernel widen to f32 exactly. */
@@ -199,24 +178,24 @@ static coll_status coll__convert_stochastic(void *dst, coll_type dst_type, const
                                             uint64_t seed, uint64_t first, int tier)
 {
     float block[1024];
-    const bool is_drawn = dst_type != src_type && coll__is_float(src_type) && coll__stochastic_row(dst_type, COLL_F32, tier);
-    coll__stochastic_fn *const at_once = coll__stochastic_row(dst_type, src_type, tier);
+    const coll__stochastic at_once = coll__stochastic_row(dst_type, src_type, tier);
+    const coll__stochastic by = coll__stochastic_row(dst_type, COLL_F32, tier);
+    const bool is_drawn = dst_type != src_type && coll__is_float(src_type) && by.round;
 
     if (!COLL__IS_WHOLE) return COLL_ERR_UNSUPPORTED;
     if (!is_drawn) return coll__convert(dst, dst_type, src, src_type, count, tier);
     const size_t size = coll_type_size(src_type), dst_size = coll_type_size(dst_type);
     if (count > SIZE_MAX / (size > dst_size ? size : dst_size) || (count && (!dst || !src))
         || !coll__may_convert_there(dst, dst_size, src, size, count)) return COLL_ERR_ARGUMENT;
-    if (at_once) {
-        at_once(dst, src, count, seed, first);
+    if (at_once.round) {
+        at_once.round(dst, src, count, seed, first, at_once.draw);
         return COLL_OK;
     }
     coll__map *const widen = coll__conversion(COLL_F32, src_type, tier);
-    coll__stochastic_fn *const draw = coll__stochastic_row(dst_type, COLL_F32, tier);
     for (size_t at = 0, length; at < count; at += length) {
         length = count - at < 1024 ? count - at : 1024;
         widen(block, (const unsigned char *)src + at * coll_type_size(src_type), length);
-        draw((unsigned char *)dst + at * coll_type_size(dst_type), block, length, seed, first + at);
+        by.round((unsigned char *)dst + at * coll_type_size(dst_type), block, length, seed, first + at, by.draw);
     }
     return COLL_OK;
 }

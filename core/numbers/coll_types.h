@@ -57,51 +57,30 @@ enum { COLL__BLOB_MARK = 0x40000000 };
 
 COLL__UNUSED static bool coll__is_blob(coll_type type) { return type > COLL__BLOB_MARK; }
 
+static const struct coll__type_row { unsigned char size, sort; char name[10]; } coll__type_rows[] = {
+    { 0, COLL__CLASS_NONE, "?" },
+#define COLL__ROW(type, text, bytes, sort) [type] = { bytes, COLL__CLASS_##sort, text },
+    COLL__TYPES(COLL__ROW)
+    COLL__WIRE_TYPES(COLL__ROW)
+#undef COLL__ROW
+};
+
+/* The first row for blobs and invalid types. */
+COLL__UNUSED static inline const struct coll__type_row *coll__type_row(coll_type type)
+{
+    return &coll__type_rows[(unsigned)type < sizeof coll__type_rows / sizeof *coll__type_rows ? type : 0];
+}
+
 /* 0 for a type that does not exist, so it also tests existence. */
 COLL_API size_t coll_type_size(coll_type type)
 {
-    if (coll__is_blob(type)) return (size_t)(type - COLL__BLOB_MARK);
-    switch (type) {
-#define COLL__CASE(name, text, bytes, sort) case name: return bytes;
-        COLL__TYPES(COLL__CASE)
-#undef COLL__CASE
-    default: return 0;
-    }
+    return coll__is_blob(type) ? (size_t)(type - COLL__BLOB_MARK) : coll__type_row(type)->size;
 }
 
-COLL_API const char *coll_type_name(coll_type type)
-{
-    if (coll__is_blob(type)) return "blob";
-    switch (type) {
-#define COLL__CASE(name, text, bytes, sort) case name: return text;
-        COLL__TYPES(COLL__CASE)
-        COLL__WIRE_TYPES(COLL__CASE)
-#undef COLL__CASE
-    default: return "?";
-    }
-}
+COLL_API const char *coll_type_name(coll_type type) { return coll__is_blob(type) ? "blob" : coll__type_row(type)->name; }
 
-COLL_API const char *coll_op_name(coll_op op)
-{
-    switch (op) {
-#define COLL__CASE(name, text, commutes, classes) case name: return text;
-        COLL__OPS(COLL__CASE)
-#undef COLL__CASE
-    default: return "?";
-    }
-}
-
-/* The class of a type; COLL__CLASS_NONE for blobs and invalid types.  Constant for a constant type. */
-COLL__UNUSED static inline unsigned coll__class_of(coll_type type)
-{
-    switch (type) {
-#define COLL__CASE(name, text, bytes, sort) case name: return COLL__CLASS_##sort;
-        COLL__TYPES(COLL__CASE)
-        COLL__WIRE_TYPES(COLL__CASE)
-#undef COLL__CASE
-    default: return COLL__CLASS_NONE;
-    }
-}
+/* The class of a type; COLL__CLASS_NONE for blobs and invalid types. */
+COLL__UNUSED static inline unsigned coll__class_of(coll_type type) { return coll__type_row(type)->sort; }
 
 /* Is the type in one of these classes? */
 #define COLL__IS(name, classes)                                                                                              \
@@ -127,29 +106,31 @@ _Static_assert(1 COLL__BIT_IS(i8, COLL_I8) COLL__BIT_IS(i16, COLL_I16) COLL__BIT
                COLL__BIT_IS(mxf8e4m3, COLL_MXF8E4M3) COLL__BIT_IS(mxf8e5m2, COLL_MXF8E5M2), "a type's bit is its number's");
 #undef COLL__BIT_IS
 
-COLL__UNUSED static bool coll__is_op(coll_op op) { return *coll_op_name(op) != '?'; }
+static const struct coll__op_row { unsigned char exact; bool commutes; char name[7]; } coll__op_rows[] = {
+#define COLL__ROW(op, text, commutes, classes) [op] = { COLL__CLASS_##classes, commutes, text },
+    COLL__OPS(COLL__ROW)
+#undef COLL__ROW
+    { COLL__CLASS_NONE, false, "?" }
+};
+
+/* The last row for invalid operations. */
+COLL__UNUSED static inline const struct coll__op_row *coll__op_row(coll_op op)
+{
+    return &coll__op_rows[(unsigned)op <= COLL_USER ? (int)op : COLL_USER + 1];
+}
+
+COLL_API const char *coll_op_name(coll_op op) { return coll__op_row(op)->name; }
+
+COLL__UNUSED static bool coll__is_op(coll_op op) { return (unsigned)op <= COLL_USER; }
 
 /* Is the result independent of order and grouping of the inputs, to the bit?  False for cells outside the table. */
 COLL__UNUSED static bool coll__is_exact(coll_type type, coll_op op)
 {
-    switch (op) {
-#define COLL__CASE(name, text, commutes, classes) case name: return (coll__class_of(type) & COLL__CLASS_##classes) != 0;
-        COLL__OPS(COLL__CASE)
-#undef COLL__CASE
-    default: return false;
-    }
+    return (coll__class_of(type) & coll__op_row(op)->exact) != 0;
 }
 
 /* May two inputs be exchanged?  Their grouping may matter. */
-COLL__UNUSED static bool coll__is_commutative(coll_op op)
-{
-    switch (op) {
-#define COLL__CASE(name, text, commutes, classes) case name: return commutes;
-        COLL__OPS(COLL__CASE)
-#undef COLL__CASE
-    default: return false;
-    }
-}
+COLL__UNUSED static bool coll__is_commutative(coll_op op) { return coll__op_row(op)->commutes; }
 
 /* Operations whose result is 1 or 0. */
 COLL__UNUSED static inline bool coll__is_logical(coll_op op) { return op == COLL_LAND || op == COLL_LOR || op == COLL_LXOR; }

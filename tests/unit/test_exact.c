@@ -504,7 +504,8 @@ static double drawn(coll_type to, coll_type from, double x, uint64_t seed, size_
     const float single = (float)x;
     unsigned char bits[8];
 
-    coll__stochastic_row(to, from, 0)(bits, from == COLL_F32 ? (const void *)&single : (const void *)&x, 1, seed, index);
+    const coll__stochastic by = coll__stochastic_row(to, from, 0);
+    by.round(bits, from == COLL_F32 ? (const void *)&single : (const void *)&x, 1, seed, index, by.draw);
     return model_value(&t.part, support_load(&t.part, bits));
 }
 
