@@ -16650,8 +16650,8 @@ static inline void coll__combine_made(const coll_request *r, const coll__made *m
 /* Not inline: other folds would have to look for numbers. */
 static __attribute__((noinline)) void coll__fold_nodes(const coll_request *r, const coll__made *m, void *result)
 {
+    if (m->count == 0) return;                    /* slots may have no length                                 */
     const size_t slot = m->to.place == COLL__PART ? m->to.at / r->execution->part_slot / (size_t)r->execution->result.blocks : 0;
-
     coll__combine_made(r, m, result, coll__leaf_numbers(r->leaves, r->comm->rank, m->to.place == COLL__RESULT, slot));
 }
 #endif
