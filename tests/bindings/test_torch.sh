@@ -3,7 +3,8 @@
 #   usage: [TORCH_PYTHON=python3] sh tests/bindings/test_torch.sh [PART...]
 #
 # Parts: ranks, found, faults, uses, leaves; and conformance, PyTorch's own tests of back ends, on 2 ranks (2 minutes of
-# processors) or, with the argument `all`, on 2, 3 and 4 ranks (10 minutes).  Without an argument: all but conformance on 3 and 4 ranks.
+# processors) or, with the argument `all`, on 2, 3 and 4 ranks (10 minutes).  Without an argument: all but conformance on 3 and
+# 4 ranks.
 #
 # Ends with "N passed, N failed".
 cd "$(dirname "$0")/../.." || exit 1
