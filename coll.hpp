@@ -212,10 +212,12 @@ struct options {
     bool not_commutative = false;
     span<float> residual = {};                    // as long as the input; it must live until the call is finished
     int timeout_ms = 0;
-    std::int64_t first_leaf = 0, leaves = 0;      // allreduce of a run that is one node, as a single leaf is
+    std::int64_t first_leaf = 0, leaves = 0;      // allreduce of a run that is one node, as a single leaf is; see leaf_sum
     const char *algorithm = nullptr, *name = nullptr;
 };
 struct received { int source = COLL_RANK_NONE, tag = -1; std::size_t count = 0; };          // what a receive got
+
+template <class T> class leaf_sum;
 
 namespace detail {
 
@@ -349,6 +351,7 @@ constexpr std::size_t unknown = ~std::size_t();
 // A buffer as a call has it: where, how many elements, and of a matrix how they lie in how much room.
 struct given { const void *at = nullptr; std::size_t size = unknown; };
 struct given_matrix : given { std::size_t rows, columns, stride, room; };
+struct given_sum : given { coll_sum *sum; };
 template <class T> given given_of(span<T> x) { return { x.data(), x.size() }; }
 template <class T> given_matrix given_of(const matrix_view<T> &x)
 {
@@ -377,6 +380,16 @@ template <class X> struct kept {
     auto where() { return given_of(detail::view(object)); }
     result take() { if constexpr (!is_there) return std::move(object); }
     void shorten(std::size_t count) { detail::shorten(object, count); }
+};
+
+// The leaves of this rank: an input, which stays where it is.
+template <class T> struct kept<leaf_sum<T> &> {
+    using value = T;
+    static constexpr bool is_const = true, is_matrix = false, is_one = false;
+    leaf_sum<T> &object;
+
+    explicit kept(leaf_sum<T> &x) : object(x) {}
+    given_sum where() { return { { nullptr, object.size() }, object.handle() }; }
 };
 
 // No buffer, and an input that is the output.
@@ -588,6 +601,9 @@ struct task {
         call.row = row, stride = x.stride;
         return {};
     }
+
+    static std::string sums(const given &) { return {}; }
+    std::string sums(const given_sum &x) { return coll_sum_end(x.sum, &call) < 0 ? coll_error(nullptr) : ""; }
 };
 
 // An operation of the library, or of the program's own, for elements or for ranges of them.
@@ -693,6 +709,7 @@ template <coll_kind K, class B, class Op> struct call_task final : task_of<typen
         std::string wrong = this->bind(comm, shape_of<K>, send, recv, B::is_in_place, sizeof(value));
         if (B::is_matrix && wrong.empty()) wrong = this->lay(comm, shape_of<K>.send, send, call.send, call.send_stride);
         if (B::is_matrix && wrong.empty()) wrong = this->lay(comm, shape_of<K>.recv, recv, call.recv, call.recv_stride);
+        if (wrong.empty()) wrong = this->sums(send);
         if (wrong.empty() && !is_given && recv.size != unknown) {
             void *made = buffers.make(recv.size);
             if (!call.recv && comm.has(shape_of<K>.recv, call.root)) call.recv = made;
@@ -1057,6 +1074,56 @@ private:
         comm->buffers++;
         for (T &one : *this) new (static_cast<void *>(&one)) T();
     }
+};
+
+// ---- >>leaves: sums with the same bits on every number of ranks (Leaves in coll.h)
+
+// The leaves of this rank, added up.  It is the input of an allreduce, as an lvalue: comm.allreduce(leaves, coll::avg), or
+// from_to(leaves, y).  It must live and stay as it is until the call is finished.
+template <class T> class leaf_sum {
+public:
+    explicit leaf_sum(std::size_t count, std::int64_t first_leaf = 0) : count_(count)
+    {
+        coll_sum *made = nullptr;
+        check(coll_sum_begin(&made, first_leaf, count, type_of<T>, nullptr));
+        sum_.reset(made);
+    }
+
+    std::size_t size() const { return count_; }   // elements of a leaf
+    coll_sum *handle() const { return sum_.get(); }
+
+    void restart(std::int64_t first_leaf) { check(coll_sum_restart(handle(), first_leaf)); }      // for the next step
+    void add(span<const T> leaf)
+    {
+        if (leaf.size() == count_) return check(coll_sum_add(handle(), leaf.data()));
+        fail(COLL_ERR_ARGUMENT, "leaf_sum: the leaf has " + std::to_string(leaf.size()) + " elements, and the sum "
+                                    + std::to_string(count_));
+    }
+    // Where the next leaf may be written; add(place()) then copies nothing.  Empty: this type has no such place.
+    span<T> place()
+    {
+        T *const at = static_cast<T *>(coll_sum_place(handle()));
+        return { at, at ? count_ : 0 };
+    }
+
+    const error &last() const { return last_; }   // where exceptions are off: of the last function, or false
+
+private:
+    struct give_back { void operator()(coll_sum *at) const { coll_sum_free(at); } };
+    void check(coll_status status)
+    {
+        if (status < 0) return fail(status, coll_error(nullptr));
+        last_ = {};
+    }
+    void fail(coll_status status, std::string why)
+    {
+        last_ = { status, COLL_RANK_NONE, std::move(why) };
+        if (detail::can_throw) detail::raise(last_);
+    }
+
+    std::unique_ptr<coll_sum, give_back> sum_;
+    std::size_t count_;
+    error last_;
 };
 
 // ---- >>communicators

@@ -1,8 +1,8 @@
 # bench.mk - the benchmarks: bench/README.md says what each measures.  The Makefile includes it.
 
 .PHONY: bench bench-threads bench-threads-full bench-tcp bench-tcp-full bench-nccl bench-processes bench-busy bench-python \
-        bench-ddp bench-mpi bench-compare bench-record bench-conv bench-queued bench-leaf-sum bench-instructions footprint \
-        memory plots run-bench run-bench-threads run-bench-tcp run-plots
+        bench-ddp bench-mpi bench-compare bench-record bench-conv bench-queued bench-leaf-sum bench-leaf-call \
+        bench-instructions footprint memory plots run-bench run-bench-threads run-bench-tcp run-plots
 
 bench:           ## measure allreduce on 2 threads and on 2 processes over TCP
 	@sh tools/deps.sh demo
@@ -75,6 +75,9 @@ bench-queued: $(BUILD)/queued ## many small collectives queued, compared with th
 
 bench-leaf-sum: $(BUILD)/leaf_sum ## coll_sum_add compared with a[i] += b[i], on leaves that are read from memory
 	@$(BUILD)/leaf_sum
+
+bench-leaf-call: $(BUILD)/leaf_call ## an allreduce over leaves compared with the plain one: LEAVES="--threads 2,5 --hosts 2"
+	@python3 bench/leaf_call.py --build $(BUILD) $(LEAVES)
 
 bench-instructions: $(BUILD)/instructions ## count the instructions of repeated short calls (takes valgrind)
 	@sh bench/instructions.sh $(BUILD)/instructions

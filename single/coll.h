@@ -12370,15 +12370,6 @@ struct coll_request {
     struct coll__pool *pool;                      /* owner of its memory; must be the last field              */
 };
 
-static inline const coll__leaves *coll__leaves_of(const coll_request *r)
-{
-#if COLL__HAS_LEAVES
-    return r->leaves;
-#else
-    return (void)r, NULL;
-#endif
-}
-
 /* Memory of requests (coll_request_pool.h). */
 typedef struct coll__pool {
     coll_request *kept;                           /* only used inside a call; linked by `next`                */
@@ -16176,7 +16167,7 @@ static inline bool coll__is_cacheable(const coll_call *c)
 static inline bool coll__execution_is_repeatable(const coll_request *r)
 {
     const coll_call *c = &r->call;
-    return !r->way && !coll__leaves_of(r) && !c->fn && !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE | COLL__NEIGHBORS)
+    return !r->way && !c->fn && !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE | COLL__NEIGHBORS)
         && !coll__copies_input(c) && coll__is_cacheable(c);
 }
 
@@ -16306,7 +16297,7 @@ static coll_status coll__execution_lay_out(coll__execution *execution, coll_requ
     execution->work_slot = coll__round_up(coll__wire_bytes(&r->codec, longest), 64);
     execution->part_slot = coll__round_up(longest * r->codec.acc_size, 64);
     /* once: scratch; peers, sources and steps; copy of the input */
-    const int sources = coll__leaves_of(r) ? INT_MAX : execution->steps + 1;
+    const int sources = execution->input.kind == COLL__VECTORS ? INT_MAX : execution->steps + 1;
     const size_t scratch = coll__kind_reduces(r->call.kind) ? coll__combine_scratch(&r->codec, sources) : 0;
     const size_t sums = coll__round_up(scratch, 64);
     const size_t peers = has_peers ? 2 * rounds * sizeof(uint64_t) : 0;
@@ -16679,21 +16670,30 @@ static __attribute__((noinline)) coll_status coll__message_failed(coll_request *
     return coll__xfer_failed(r, &stage->xfers[stage->finished], expected.head);
 }
 
-#if COLL__HAS_LEAVES
-static inline const int *coll__numbers_for(const coll_request *r, const coll__made *m)
-{
-    const coll__execution *const execution = r->execution;
+/* How places hold values. */
+static const coll__format coll__formats[] = { COLL__AS_USER, COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM, COLL__AS_SUM };
 
-    if (!r->leaves) return NULL;
-    return coll__leaf_numbers(r->leaves, r->comm->rank, m->to.place == COLL__RESULT,
-                              m->to.place == COLL__PART ? m->to.at / execution->part_slot / (size_t)execution->result.blocks : 0);
+static inline void coll__combine_made(const coll_request *r, const coll__made *m, void *result, const int *numbers)
+{
+    (void)numbers;
+    coll__combine(&r->codec, &(coll__sum){ .sources = r->execution->sources, .n = m->from, .results = &result, .m = 1,
+                                           .format = coll__formats[m->to.place], .count = m->count, .index = m->index,
+                                           .scratch = r->execution->scratch COLL__NUMBERS(numbers) });
+}
+
+#if COLL__HAS_LEAVES
+/* Not inline: other folds would have to look for numbers. */
+static __attribute__((noinline)) void coll__fold_nodes(const coll_request *r, const coll__made *m, void *result)
+{
+    if (m->count == 0) return;                    /* slots may have no length                                 */
+    const size_t slot = m->to.place == COLL__PART ? m->to.at / r->execution->part_slot / (size_t)r->execution->result.blocks : 0;
+    coll__combine_made(r, m, result, coll__leaf_numbers(r->leaves, r->comm->rank, m->to.place == COLL__RESULT, slot));
 }
 #endif
 
 /* Fold, block by block. */
 static void coll__do_folds(const coll_request *r, const coll__stage *stage)
 {
-    static const coll__format formats[COLL__NODES] = { COLL__AS_USER, COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM };
     coll__session *const session = r->comm->session;
     const bool tells = session->transport->charge_reduce != NULL;
     const coll__spot *spot = stage->spots + stage->copies;
@@ -16705,13 +16705,14 @@ static void coll__do_folds(const coll_request *r, const coll__stage *stage)
         const coll__made *m = &stage->made[i];
         void *const result = coll__spot_at(stage, m->to);
         for (int n = 0; n < m->from; n++, spot++) {
-            const coll__format format = coll__is_sum(spot->place) ? COLL__AS_SUM : formats[spot->place];
-            sources[n] = (coll__source){ coll__spot_at(stage, *spot), format, r->comm->rank };
+            sources[n] = (coll__source){ coll__spot_at(stage, *spot), coll__formats[spot->place], r->comm->rank };
             if (tells && n > 0) folded += coll__bytes_of(r, spot->place, m->count);
         }
-        coll__combine(&r->codec, &(coll__sum){ .sources = sources, .n = m->from, .results = &result, .m = 1,
-                                               .format = formats[m->to.place], .count = m->count, .index = m->index,
-                                               .scratch = r->execution->scratch COLL__NUMBERS(coll__numbers_for(r, m)) });
+#if COLL__HAS_LEAVES
+        if (r->leaves) coll__fold_nodes(r, m, result);
+        else
+#endif
+            coll__combine_made(r, m, result, NULL);
     }
     if (!COLL__MANY_THREADS) session->runs_operation = false;
     if (folded > 0) session->transport->charge_reduce(session->context, folded);
@@ -19472,6 +19473,7 @@ typedef struct coll__leaf_call {
     coll_request sub;                             /* the exchange of runs, then the sum                       */
     bool         is_summing;
     coll__leaves tree;
+    coll__choice way;                             /* of the sum over the tree                                 */
     void        *lists;                           /* of the tree                                              */
     coll__leaf_run own, runs[];                   /* of every rank                                            */
 } coll__leaf_call;
@@ -19601,8 +19603,11 @@ static coll_status coll__leaves_sum(const coll_request *r)
     if (is_one_type && coll__leaves_are_ranks(&l->tree, r->comm->size)) {
         if (l->tree.are_sums) sub->call.flags |= COLL_DETERMINISTIC;
     } else {
-        sub->leaves = &l->tree;
+        bool is_cached;
         sub->call.algorithm = COLL__HAS_CHOICE ? "direct" : NULL;
+        l->way = coll__choice_of(sub, &is_cached);
+        sub->leaves = &l->tree;
+        sub->way = &l->way;
     }
     coll__leaves_launch(sub);
     l->is_summing = true;
@@ -19657,7 +19662,7 @@ COLL__FOR_SPEED
 /* A call that names an algorithm is for the engine. */
 static bool coll__offload_takes(const coll_request *r)
 {
-    return !r->call.algorithm && !coll__leaves_of(r) && coll__order_is_offered(r->order);
+    return !r->call.algorithm && !r->way && coll__order_is_offered(r->order);
 }
 
 static coll_status coll__offload_advance(coll_request *r)

@@ -39,6 +39,24 @@ struct Wire {
     at::Tensor residual;
 };
 
+/* The leaves of this rank, added up (Leaves in coll.h). */
+class LeafSum {
+public:
+    LeafSum(const at::Tensor &like, int64_t first);
+    ~LeafSum();
+    LeafSum(const LeafSum &) = delete;
+    LeafSum &operator=(const LeafSum &) = delete;
+    void restart(int64_t first);
+    void add(const at::Tensor &leaf);
+    void end(coll_call &call) const;              /* set the call's input */
+
+private:
+    const at::ScalarType type;
+    const int64_t count;
+    coll_sum *sum = nullptr;
+};
+using LeafSums = std::vector<std::shared_ptr<LeafSum>>;
+
 /* The calls of the hook of a program (registerOnCompletionHook), one after the other, and the operations that have not ended. */
 class Hooks {
 public:
@@ -117,6 +135,9 @@ public:
 
     /* allreduce whose messages have another type: the buffers are of 16 to 64 bits, the wire of as many or fewer. */
     Begun allreduce_wire(at::Tensor &tensor, const c10d::ReduceOp &op, const Wire &wire);
+
+    /* The sums of the leaves of all ranks, or their means, in one call.  Sums must stay as they are until it is over. */
+    Begun allreduce_leaves(const LeafSums &sums, const Tensors &results, bool average);
 
     void end_on_purpose(const std::string &why);  /* coll_abort: every rank's operations end with this sentence */
     void close();                                 /* end what runs, and leave; the destructor does it too       */

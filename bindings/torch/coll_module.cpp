@@ -97,12 +97,17 @@ PYBIND11_MODULE(_c, module)
 
     look_at_version();
     py::module_::import("torch.distributed");
+    py::class_<LeafSum, std::shared_ptr<LeafSum>>(module, "LeafSum")
+        .def(py::init<const at::Tensor &, int64_t>(), "like"_a, "first_leaf"_a = 0)
+        .def("restart", &LeafSum::restart, "first_leaf"_a)
+        .def("add", &LeafSum::add, "leaf"_a, free);
     py::class_<PyGroup, c10d::Backend, c10::intrusive_ptr<PyGroup>>(module, "ProcessGroupColl",
                                                               "A back end of torch.distributed over this library.")
         .def(py::init(&create), "store"_a, "rank"_a, "size"_a, "timeout"_a = Milliseconds(kBackendDefaultTimeout), "name"_a = "",
              "host"_a = "*", free)
         .def("allreduce_wire", &allreduce_wire, "tensor"_a, "wire"_a, "average"_a = false, "residual"_a = py::none(),
              "flags"_a = 0, "seed"_a = 0)
+        .def("allreduce_leaves", &PyGroup::allreduce_leaves, "sums"_a, "results"_a, "average"_a = false, free)
         .def("get_error", &PyGroup::getError, free)
         .def_property_readonly("options", &PyGroup::getBackendOptions)
         .def("_end", &PyGroup::end_on_purpose, "why"_a, free)

@@ -13,6 +13,7 @@ typedef struct coll__leaf_call {
     coll_request sub;                             /* the exchange of runs, then the sum                       */
     bool         is_summing;
     coll__leaves tree;
+    coll__choice way;                             /* of the sum over the tree                                 */
     void        *lists;                           /* of the tree                                              */
     coll__leaf_run own, runs[];                   /* of every rank                                            */
 } coll__leaf_call;
@@ -142,8 +143,11 @@ static coll_status coll__leaves_sum(const coll_request *r)
     if (is_one_type && coll__leaves_are_ranks(&l->tree, r->comm->size)) {
         if (l->tree.are_sums) sub->call.flags |= COLL_DETERMINISTIC;
     } else {
-        sub->leaves = &l->tree;
+        bool is_cached;
         sub->call.algorithm = COLL__HAS_CHOICE ? "direct" : NULL;
+        l->way = coll__choice_of(sub, &is_cached);
+        sub->leaves = &l->tree;
+        sub->way = &l->way;
     }
     coll__leaves_launch(sub);
     l->is_summing = true;

@@ -174,15 +174,6 @@ struct coll_request {
     struct coll__pool *pool;                      /* owner of its memory; must be the last field              */
 };
 
-static inline const coll__leaves *coll__leaves_of(const coll_request *r)
-{
-#if COLL__HAS_LEAVES
-    return r->leaves;
-#else
-    return (void)r, NULL;
-#endif
-}
-
 /* Memory of requests (coll_request_pool.h). */
 typedef struct coll__pool {
     coll_request *kept;                           /* only used inside a call; linked by `next`                */

@@ -280,21 +280,30 @@ static __attribute__((noinline)) coll_status coll__message_failed(coll_request *
     return coll__xfer_failed(r, &stage->xfers[stage->finished], expected.head);
 }
 
-#if COLL__HAS_LEAVES
-static inline const int *coll__numbers_for(const coll_request *r, const coll__made *m)
-{
-    const coll__execution *const execution = r->execution;
+/* How places hold values. */
+static const coll__format coll__formats[] = { COLL__AS_USER, COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM, COLL__AS_SUM };
 
-    if (!r->leaves) return NULL;
-    return coll__leaf_numbers(r->leaves, r->comm->rank, m->to.place == COLL__RESULT,
-                              m->to.place == COLL__PART ? m->to.at / execution->part_slot / (size_t)execution->result.blocks : 0);
+static inline void coll__combine_made(const coll_request *r, const coll__made *m, void *result, const int *numbers)
+{
+    (void)numbers;
+    coll__combine(&r->codec, &(coll__sum){ .sources = r->execution->sources, .n = m->from, .results = &result, .m = 1,
+                                           .format = coll__formats[m->to.place], .count = m->count, .index = m->index,
+                                           .scratch = r->execution->scratch COLL__NUMBERS(numbers) });
+}
+
+#if COLL__HAS_LEAVES
+/* Not inline: other folds would have to look for numbers. */
+static __attribute__((noinline)) void coll__fold_nodes(const coll_request *r, const coll__made *m, void *result)
+{
+    if (m->count == 0) return;                    /* slots may have no length                                 */
+    const size_t slot = m->to.place == COLL__PART ? m->to.at / r->execution->part_slot / (size_t)r->execution->result.blocks : 0;
+    coll__combine_made(r, m, result, coll__leaf_numbers(r->leaves, r->comm->rank, m->to.place == COLL__RESULT, slot));
 }
 #endif
 
 /* Fold, block by block. */
 static void coll__do_folds(const coll_request *r, const coll__stage *stage)
 {
-    static const coll__format formats[COLL__NODES] = { COLL__AS_USER, COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM };
     coll__session *const session = r->comm->session;
     const bool tells = session->transport->charge_reduce != NULL;
     const coll__spot *spot = stage->spots + stage->copies;
@@ -306,13 +315,14 @@ static void coll__do_folds(const coll_request *r, const coll__stage *stage)
         const coll__made *m = &stage->made[i];
         void *const result = coll__spot_at(stage, m->to);
         for (int n = 0; n < m->from; n++, spot++) {
-            const coll__format format = coll__is_sum(spot->place) ? COLL__AS_SUM : formats[spot->place];
-            sources[n] = (coll__source){ coll__spot_at(stage, *spot), format, r->comm->rank };
+            sources[n] = (coll__source){ coll__spot_at(stage, *spot), coll__formats[spot->place], r->comm->rank };
             if (tells && n > 0) folded += coll__bytes_of(r, spot->place, m->count);
         }
-        coll__combine(&r->codec, &(coll__sum){ .sources = sources, .n = m->from, .results = &result, .m = 1,
-                                               .format = formats[m->to.place], .count = m->count, .index = m->index,
-                                               .scratch = r->execution->scratch COLL__NUMBERS(coll__numbers_for(r, m)) });
+#if COLL__HAS_LEAVES
+        if (r->leaves) coll__fold_nodes(r, m, result);
+        else
+#endif
+            coll__combine_made(r, m, result, NULL);
     }
     if (!COLL__MANY_THREADS) session->runs_operation = false;
     if (folded > 0) session->transport->charge_reduce(session->context, folded);

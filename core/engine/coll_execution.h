@@ -281,7 +281,7 @@ static inline bool coll__is_cacheable(const coll_call *c)
 static inline bool coll__execution_is_repeatable(const coll_request *r)
 {
     const coll_call *c = &r->call;
-    return !r->way && !coll__leaves_of(r) && !c->fn && !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE | COLL__NEIGHBORS)
+    return !r->way && !c->fn && !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE | COLL__NEIGHBORS)
         && !coll__copies_input(c) && coll__is_cacheable(c);
 }
 
@@ -411,7 +411,7 @@ static coll_status coll__execution_lay_out(coll__execution *execution, coll_requ
     execution->work_slot = coll__round_up(coll__wire_bytes(&r->codec, longest), 64);
     execution->part_slot = coll__round_up(longest * r->codec.acc_size, 64);
     /* once: scratch; peers, sources and steps; copy of the input */
-    const int sources = coll__leaves_of(r) ? INT_MAX : execution->steps + 1;
+    const int sources = execution->input.kind == COLL__VECTORS ? INT_MAX : execution->steps + 1;
     const size_t scratch = coll__kind_reduces(r->call.kind) ? coll__combine_scratch(&r->codec, sources) : 0;
     const size_t sums = coll__round_up(scratch, 64);
     const size_t peers = has_peers ? 2 * rounds * sizeof(uint64_t) : 0;

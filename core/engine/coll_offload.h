@@ -7,7 +7,7 @@
 /* A call that names an algorithm is for the engine. */
 static bool coll__offload_takes(const coll_request *r)
 {
-    return !r->call.algorithm && !coll__leaves_of(r) && coll__order_is_offered(r->order);
+    return !r->call.algorithm && !r->way && coll__order_is_offered(r->order);
 }
 
 static coll_status coll__offload_advance(coll_request *r)

@@ -560,6 +560,7 @@ static void wrong_sizes(coll::communicator &comm)
 
 #endif
 
+#include "cpp_leaves.hpp"
 #include "cpp_matrices.hpp"
 
 #if !defined(COLL_CPP_NO_EXCEPTIONS)
@@ -737,7 +738,9 @@ static void contract(coll::communicator &comm)
     for (std::size_t count : { std::size_t(0), std::size_t(1), std::size_t(37) }) every_type(comm, count);
     numbers<float>(comm, 5003);
     values_and_options(comm);
+    leaves(comm);
 #if !defined(COLL_CPP_NO_EXCEPTIONS)
+    wrong_leaves(comm);
     wrong_sizes(comm);
     lifetimes(comm);
 #endif

@@ -2,8 +2,9 @@
 # test_torch.sh - the back end of torch.distributed (bindings/torch/), with PyTorch 2.13 or later.
 #   usage: [TORCH_PYTHON=python3] sh tests/bindings/test_torch.sh [PART...]
 #
-# Parts: ranks, found, faults, uses; and conformance, PyTorch's own tests of back ends, on 2 ranks (2 minutes of processors) or,
-# with the argument `all`, on 2, 3 and 4 ranks (10 minutes).  Without an argument: all but conformance on 3 and 4 ranks.
+# Parts: ranks, found, faults, uses, leaves; and conformance, PyTorch's own tests of back ends, on 2 ranks (2 minutes of
+# processors) or, with the argument `all`, on 2, 3 and 4 ranks (10 minutes).  Without an argument: all but conformance on 3 and
+# 4 ranks.
 #
 # Ends with "N passed, N failed".
 cd "$(dirname "$0")/../.." || exit 1
@@ -100,6 +101,15 @@ test_uses() {
     done
 }
 
+test_leaves() { # the same weights, bit for bit
+    for n in 1 2 3 4; do
+        timeout 300 "$python" "$tests/leaves.py" --ranks $n > "$dir/log" 2>&1
+        counted "$(grep -c '^def test_' "$tests/leaves.py")"
+    done
+    timeout 300 "$python" "$tests/leaves.py" --ranks 3 last_gap > "$dir/log" 2>&1
+    counted 1
+}
+
 conforms() { # ranks: every test of PyTorch's ends as conformance.txt says
     BACKEND=coll WORLD_SIZE=$1 timeout 900 "$python" "$tests/conformance.py" > "$dir/conclusions" 2> "$dir/log"
     awk -v ranks="$1" '
@@ -114,7 +124,7 @@ conforms() { # ranks: every test of PyTorch's ends as conformance.txt says
 test_conformance() { conforms 2; }
 test_all() { conforms 2; conforms 3; conforms 4; }
 
-[ $# -gt 0 ] || set -- ranks found faults uses conformance
+[ $# -gt 0 ] || set -- ranks found faults uses leaves conformance
 for part in "$@"; do "test_$part"; done
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

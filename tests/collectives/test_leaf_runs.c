@@ -110,6 +110,17 @@ static void check_equal_runs(void)
     CHECK(times <= 1.01, "8, 8, 4, 2 and 2 leaves take %.3f times the bytes", times);
 }
 
+/* Vectors without elements, and with fewer than there are ranks. */
+static void check_short(const char *transport)
+{
+    for (int count = 0; count < 3; count++) {
+        job j = { .count = count, .call = { .kind = COLL_ALLREDUCE }, .first = { 0, 5, 10, 15, 20 },
+                  .leaves = { 5, 5, 5, 5, 4 } };
+        run(&j, 5, transport);
+        for (int i = 0; i < 5; i++) CHECK(j.status[i] == COLL_OK, "%s, %d elements: %s", transport, count, j.said[i]);
+    }
+}
+
 static void check_bound(void)
 {
     double closest = 0;
@@ -188,6 +199,8 @@ int main(void)
     printf("COLL_TEST_SEED=%llu\n", (unsigned long long)state);
     check_equal_runs();
     check_bound();
+    check_short("sim");
+    check_short("threads");
     check_sentences("sim");
     check_sentences("threads");
     return CHECK_DONE();

@@ -1,6 +1,7 @@
 /* test_leaves.c - sums over leaves have the same bits for every number of ranks, and however the leaves are divided among them.
  *
- *     test_leaves                    COLL_TEST_SEED=n repeats a run
+ *     test_leaves                    COLL_TEST_SEED=n repeats a run; COLL_TEST_SCALE=n: n times as many random cases
+ *     test_leaves sim 40 3/8         all splits of up to 40 leaves into up to 6 runs, of which this is part 3 of 8
  *
  * The oracle is leaves.h: a tree by recursion over the leaves, with its own rounding and its own average.  First the sums of one
  * rank alone: every run of up to 40 leaves, every rule, on every tier. */
@@ -199,7 +200,7 @@ typedef struct plan {
     const char *world;
     uint64_t    seed;
     int         most;                             /* leaves                                                   */
-    int         only;                             /* the rule; -1: each split draws one                       */
+    int         part, parts;                      /* of the splits; part 1 is the first                       */
     long        splits;                           /* tried so far, by rank 0                                  */
 } plan;
 
@@ -252,22 +253,25 @@ static int run_splits(coll_comm *comm, void *arg)
     const int ranks = coll_size(comm);
     int cuts[RANKS_MOST + 1], wrong = 0;
     uint64_t number = 0;
+    long tried = 0;
 
     for (int total = ranks; total <= p->most; total++) {
         first_split(cuts, ranks, total);
         do {
-            const int drawn = (int)(support_mix(p->seed + number++) % LEAVES_FLOATS);
-            wrong += !is_split_right(comm, p, p->only < 0 ? drawn : p->only, cuts, total, wrong < FAILURES_MOST);
+            const int rule = (int)(support_mix(p->seed + number) % LEAVES_FLOATS);
+            if ((int)(number++ % (unsigned)p->parts) != p->part - 1) continue;
+            wrong += !is_split_right(comm, p, rule, cuts, total, wrong < FAILURES_MOST);
+            tried++;
         } while (next_split(cuts, ranks, total));
     }
-    if (coll_rank(comm) == 0) p->splits += (long)number;
+    if (coll_rank(comm) == 0) p->splits += tried;
     return wrong != 0;
 }
 
-/* All splits of up to `most` leaves into runs of up to RANKS_MOST ranks. */
-static void test_splits(const char *world, int most, int only)
+/* All splits of up to `most` leaves into runs of up to RANKS_MOST ranks, each with a rule drawn for it; or a part of them. */
+static void test_splits(const char *world, int most, int part, int parts)
 {
-    plan p = { .world = world, .seed = support_random(&state), .most = most, .only = only };
+    plan p = { .world = world, .seed = support_random(&state), .most = most, .part = part, .parts = parts };
 
     prepare_rules(p.seed);
     for (int ranks = 1; ranks <= RANKS_MOST; ranks++) CHECK(support_run(world, ranks, run_splits, &p) == 0, "%s", world);
@@ -413,21 +417,24 @@ static void test_random(const char *world, int ranks, int count)
 int main(int argc, char **argv)
 {
     const char *const list = argc > 1 ? argv[1] : NULL;
-    const int most = argc > 2 ? atoi(argv[2]) : 12;
-    int at = 0;
+    static const int sizes[] = { 1, 2, 3, 5, 7, 9, 17, 33, MANY_RANKS };
+    const int most = argc > 2 ? atoi(argv[2]) : 12, cases = (int)(12 * support_scale());
+    int at = 0, part = 1, parts = 1;
+
+    if (argc > 3 && (sscanf(argv[3], "%d/%d", &part, &parts) != 2 || part < 1 || part > parts)) return 2;
 
     state = support_seed();
     printf("seed %llu\n", (unsigned long long)state);
-    support_limit(most > 16 ? 10 * LIMIT_SECONDS : LIMIT_SECONDS, NULL);
+    support_limit(most > 16 || cases > 12 ? 10 * LIMIT_SECONDS : LIMIT_SECONDS, NULL);
     if (support_listed(list, "alone")) {
         test_words();
         test_memory();
         test_alone();
     }
     for (const char *world; (world = support_world_next(list, &at));) {
-        test_splits(world, most, -1);
-        for (int ranks = 1; ranks <= (strncmp(world, "tcp", 3) ? MANY_RANKS : 9); ranks += 1 + ranks / 2)
-            test_random(world, ranks, 12);
+        test_splits(world, most, part, parts);
+        for (size_t i = 0; part == 1 && i < sizeof sizes / sizeof *sizes; i++)
+            if (strncmp(world, "tcp", 3) || sizes[i] <= 9) test_random(world, sizes[i], cases);
     }
     return CHECK_DONE();
 }

@@ -22,7 +22,7 @@ def _create(options, _backend_options=None):
 
 
 _NAMES = {"ProcessGroupColl": "groups", "abort": "groups", "monitored_barrier": "groups", "_of": "groups",
-          "__version__": "groups", "Wire": "hooks", "wire_hook": "hooks"}
+          "__version__": "groups", "Wire": "hooks", "wire_hook": "hooks", "Leaves": "leaves", "sum_leaves": "leaves"}
 
 
 def __getattr__(name):
