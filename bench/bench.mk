@@ -34,10 +34,10 @@ bench-python: $(BUILD)/coll_perf $(BUILD)/coll-run lib ## Python compared with C
 	    $$(python3 -c 'import numpy' 2> /dev/null && echo python3 || echo /usr/bin/python3) bench/python.py \
 	    --build $(BUILD)
 
-bench-ddp: torch ## steps of training under PyTorch, also with Gloo: RANKS=2,4 MILLIONS=10,100 PLACES=host,1gbit BLOCKS=7
+bench-ddp: torch ## steps of training under PyTorch, also with Gloo: RANKS=2,4 PLACES=host,1gbit,10gbit DDP="--models ddp"
 	@$$(ls build/torch-venv/bin/python3 2> /dev/null || echo python3) bench/ddp.py \
 	    $(if $(RANKS),--ranks $(RANKS)) $(if $(MILLIONS),--millions $(MILLIONS)) $(if $(PLACES),--places $(PLACES)) \
-	    $(if $(BLOCKS),--blocks $(BLOCKS))
+	    $(if $(BLOCKS),--blocks $(BLOCKS)) $(DDP)
 
 bench-mpi:       ## what this library adds to MPI: every collective called directly and through it, in turns
 	@for mpi in openmpi mpich; do \

@@ -346,6 +346,7 @@ Begun Group::alltoall_base(at::Tensor &output, at::Tensor &input, std::vector<in
                            std::vector<int64_t> &input_splits, const c10d::AllToAllOptions &options)
 {
     look_the_same("coll:all_to_all", output, input);
+    TORCH_CHECK_VALUE(input.is_contiguous() && output.is_contiguous(), "coll:all_to_all: Tensors must be contiguous");
     const Handle work = make(OpType::ALLTOALL_BASE, "coll:all_to_all", { input }, { { output } });
     const bool is_even = output_splits.empty() && input_splits.empty();
     work->send_counts = counts_of(input, input_splits, size_);

@@ -1,5 +1,7 @@
 #include "coll_group.h"
 
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
 #include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
@@ -231,7 +233,9 @@ Handle Group::make(c10d::OpType type, const char *title, Tensors inputs, std::ve
 {
     look_at(title, inputs);
     for (const Tensors &some : outputs) look_at(title, some);
-    return c10::make_intrusive<Work>(rank_, type, title, std::move(inputs), std::move(outputs), endings);
+    const Handle work = c10::make_intrusive<Work>(rank_, type, title, std::move(inputs), std::move(outputs), endings);
+    work->is_timed = is_timing;
+    return work;
 }
 
 Handle Group::begin(const Handle &work, coll_kind kind, Milliseconds limit)
@@ -367,6 +371,24 @@ c10::intrusive_ptr<c10d::Backend> Group::merge(const c10::intrusive_ptr<c10d::St
                                                const c10::intrusive_ptr<Options> &options, const int &rank, const int &size)
 {
     return another(store, options, rank, size);
+}
+
+c10::intrusive_ptr<c10d::Backend> Group::shrink(const std::vector<int64_t> &excluded, int flags,
+                                                const c10::intrusive_ptr<Options> &options)
+{
+    static const int abort_first = 1;             /* torch.distributed.SHRINK_ABORT */
+    std::string name = "coll/without";
+    int rank = rank_, size = size_;
+
+    for (const int64_t one : excluded) {
+        TORCH_CHECK(one >= 0 && one < size_ && one != rank_, "coll: shrink without rank ", one, ": rank ", rank_, " of ", size_,
+                    " can exclude the other ranks");
+        name += "/" + std::to_string(one);
+        rank -= one < rank_;
+        size--;
+    }
+    if (flags & abort_first) abort();
+    return another(c10::make_intrusive<c10d::PrefixStore>(name, store_), options, rank, size);
 }
 
 /* ---- a barrier that names missing ranks: through the store, so that the communicator survives a late rank ---- */

@@ -117,7 +117,7 @@ public:
     uint64_t getSequenceNumberForGroup() override { return made; }
     void registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)> &&hook) override;
     void waitForPendingWorks() override { hooks->wait(); }
-    void enableCollectivesTiming() override {}    /* it is always on */
+    void enableCollectivesTiming() override { is_timing = true; }           /* of operations that begin from now on */
 
     /* What this thread begins until endCoalescing is one operation. */
     void startCoalescing() override;
@@ -129,6 +129,10 @@ public:
     c10::intrusive_ptr<c10d::Backend> merge(const c10::intrusive_ptr<c10d::Store> &store,
                                             const c10::intrusive_ptr<Options> &options, const int &rank,
                                             const int &size) override;
+
+    /* The group without some ranks, which need not be there; the others connect through the store of this group. */
+    c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t> &excluded, int flags,
+                                             const c10::intrusive_ptr<Options> &options) override;
 
     void abort() override { end_on_purpose("rank " + std::to_string(rank_) + " has aborted the process group"); }
     void shutdown() override { close(); }
@@ -176,6 +180,7 @@ private:
     const std::shared_ptr<Endings> endings = Endings::make();
     const std::shared_ptr<Hooks> hooks = std::make_shared<Hooks>();
     std::atomic<uint64_t> made{ 0 };
+    std::atomic<bool> is_timing{ false };
     std::atomic<c10d::ErrorType> error{ c10d::ErrorType::SUCCESS };
     uint64_t monitored = 0;
 

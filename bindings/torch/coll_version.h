@@ -27,6 +27,7 @@ public:
     /* Not virtual any more in later versions. */
     bool supportsSplitting() const { return true; }
     bool supportsCoalescing() const { return true; }
+    bool supportsShrinking() const { return true; }
 };
 
 #define COLL_TORCH_TEXT_(x) #x

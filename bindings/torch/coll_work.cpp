@@ -270,6 +270,8 @@ bool Work::wait(Milliseconds timeout)
         std::rethrow_exception(
             failure(title + " is not finished after " + std::to_string(timeout.count()) + " ms; it continues"));
     if (exception_) std::rethrow_exception(exception_);
+    lock.unlock();
+    synchronize();                                /* torch does not list it as unfinished any more */
     return true;
 }
 
@@ -285,6 +287,7 @@ float Work::getDuration() const
 {
     const std::lock_guard<std::mutex> lock(mutex_);
 
+    TORCH_CHECK(is_timed, title, " has no duration: it began before enableCollectivesTiming");
     TORCH_CHECK(completed_, title, " is not finished: it has no duration");
     return started == Clock::time_point() ? 0 : std::chrono::duration<float, std::milli>(finished - started).count();
 }
@@ -366,6 +369,7 @@ bool Several::wait(Milliseconds timeout)
         const auto left = std::chrono::duration_cast<Milliseconds>(deadline - Clock::now());
         one->wait(timeout <= kNoTimeout ? kNoTimeout : std::max(left, Milliseconds(1)));
     }
+    synchronize();
     return true;
 }
 

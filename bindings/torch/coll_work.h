@@ -90,6 +90,7 @@ public:
     std::vector<size_t> send_counts, recv_counts;
     std::vector<coll_list_item> list;
     uint64_t number = 0;                          /* of its collectives or its messages, from 1  */
+    bool is_timed = false;                        /* it has a duration                           */
     coll_status status = COLL_OK;                 /* of the thread of the group                  */
     std::function<void(coll_status)> fails;       /* called before a program can see the failure */
 

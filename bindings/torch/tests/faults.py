@@ -73,6 +73,18 @@ def fault_killed_in_ddp():
     told(lambda: [model(torch.ones(1, 100)).sum().backward() for _ in range(2)], "rank 1")
 
 
+def fault_without_the_dead_rank():
+    """The others continue in a smaller group."""
+    if start() == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    told(lambda: dist.all_reduce(torch.ones(1000)), "rank 0")
+    dist.shrink_group([0], shrink_flags=distributed_c10d.SHRINK_ABORT)
+    x = torch.full((3,), dist.get_rank() + 1.0)
+    dist.all_reduce(x)
+    assert dist.get_world_size() == SIZE - 1 and x.tolist() == [3.0] * 3, x
+    dist.all_reduce(torch.ones(1), group=dist.new_group())
+
+
 def fault_stopped():
     """The parent lets it continue at the end."""
     rank = start()
@@ -217,7 +229,7 @@ def ending_in_a_destructor():
 
 
 kept = []                                         # until the interpreter ends
-KILLED = {"fault_killed": {1}, "fault_killed_in_ddp": {1}, "fault_in_a_future": {1}}
+KILLED = {"fault_killed": {1}, "fault_without_the_dead_rank": {0}, "fault_killed_in_ddp": {1}, "fault_in_a_future": {1}}
 BAD = ("terminate called", "Fatal Python error", "Segmentation fault", "core dumped", "Traceback")
 
 
