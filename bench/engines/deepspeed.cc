@@ -1,7 +1,8 @@
-/* deepspeed.cc - DeepSpeed's sum for inference on CPUs, from its csrc/cpu/comm/shm.cpp, which compare.sh downloads.
+/* deepspeed.cc - DeepSpeed's sum for inference on CPUs, from its csrc/cpu/comm/shm.cpp, which compare.sh downloads; and SGLang's,
+ * from its sgl-kernel/csrc/cpu/shm.cpp, which began as a copy of it and still has the name of its shared memory.
  *
  * The kernel needs little of torch: a tensor with a type, a pointer and scalars of 16 bits.  These stand-ins replace it, so that
- * the comparison takes no installation of torch.  compare.sh makes empty files for the two headers of torch. */
+ * the comparison takes no installation of torch.  compare.sh makes empty files for the headers of torch. */
 #include <atomic>
 #include <cassert>
 #include <cerrno>
@@ -42,6 +43,8 @@ struct Tensor {
     void *data;
     void *data_ptr() const { return data; }
     c10::ScalarType scalar_type() const { return c10::ScalarType::BFloat16; }
+    size_t size(int) const { return 0; }          /* for an allgather of SGLang that is not called            */
+    size_t stride(int) const { return 0; }
 };
 }
 
@@ -49,11 +52,13 @@ struct Tensor {
 
 #include "engines.h"
 
-const char *const engine_name = "DeepSpeed";
+const char *const engine_name = ENGINE;
 
 static void key_text(char *text, size_t room, int key) { snprintf(text, room, "%d", key); }
 
-void engine_open(int size, int rank, int key)
+void engine_create(int, int, int) {}
+
+void engine_join(int size, int rank, int key)
 {
     char address[] = "coll_bench", port[16];
 

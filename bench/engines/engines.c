@@ -1,7 +1,7 @@
 /* engines.c - sums of bf16 between processes of one host, as tensor parallelism on CPUs needs them: an inference engine's own
  * kernel beside coll_allreduce.
  *
- *     sh bench/engines/compare.sh            downloads and compiles the engine's kernel, and runs this on 2, 4 and 8 processes
+ *     sh bench/engines/compare.sh            downloads and compiles an engine's kernel, and runs this on 2, 3 and 4 processes
  *
  * Both sides sum in place what the rank has just written.  Rounds of the two sides alternate.  A round's time is that of the
  * slowest rank; the table has medians of the rounds.  Every sum is compared with the exact result, which bf16 can represent. */
@@ -99,7 +99,9 @@ int main(void)
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (!b || coll_init(&b->comm, NULL)) return fprintf(stderr, "%s\n", b ? coll_error(NULL) : "no memory"), 1;
     if (coll_broadcast(b->comm, &key, 1, COLL_I32, 0)) return fprintf(stderr, "%s\n", coll_error(b->comm)), 1;
-    engine_open(coll_size(b->comm), coll_rank(b->comm), key);
+    engine_create(coll_size(b->comm), coll_rank(b->comm), key);
+    if (coll_barrier(b->comm)) return fprintf(stderr, "%s\n", coll_error(b->comm)), 1;
+    engine_join(coll_size(b->comm), coll_rank(b->comm), key);
     if (coll_barrier(b->comm)) return fprintf(stderr, "%s\n", coll_error(b->comm)), 1;
     engine_unlink(coll_rank(b->comm), key);
     if (coll_rank(b->comm) == 0)

@@ -11,10 +11,13 @@ extern "C" {
 
 extern const char *const engine_name;
 
-/* Map the engine's segments.  `key` is the same number on all ranks, and differs between jobs.  Called by all ranks. */
-void engine_open(int size, int rank, int key);
+/* Make this rank's segment of the engine.  `key` is the same number on all ranks, and differs between jobs. */
+void engine_create(int size, int rank, int key);
 
-/* Remove this rank's names from /dev/shm, after all ranks have returned from engine_open. */
+/* Map the segments of the others, after all ranks have returned from engine_create. */
+void engine_join(int size, int rank, int key);
+
+/* Remove this rank's names from /dev/shm, after all ranks have returned from engine_join. */
 void engine_unlink(int rank, int key);
 
 /* The sum of `count` bf16 numbers over all ranks, in place. */

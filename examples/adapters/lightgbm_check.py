@@ -203,7 +203,8 @@ def round_(value):
 
 def dedicated(comm, options):
     """Over shared memory, and over TCP alone."""
-    with tempfile_of(comm) as address, coll.init(rank=comm.rank, size=comm.size, address=address, share=False) as tcp:
+    with tempfile_of(comm) as address, coll.init(rank=comm.rank, size=comm.size, address=address,
+                                            share_memory=False) as tcp:
         timed(comm, 'processes', options, {'coll': comm, 'coll, TCP': tcp})
 
 
@@ -256,6 +257,7 @@ def main():
         else:
             jobs = started(options.ranks, 'time', json.dumps(vars(options)))
             print(''.join(job.communicate()[0] for job in jobs), end='', flush=True)
+            sys.exit(any(job.returncode for job in jobs))
     finally:
         for neighbor in neighbors:
             neighbor.kill()

@@ -18,6 +18,7 @@
 #include "../../coll.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* The fields of struct ggml_tensor that matter here, by the names and with the types that they have there; so have the values of
  * `type`, which are those of GGML_TYPE_F32, GGML_TYPE_F16 and GGML_TYPE_BF16. */
@@ -48,9 +49,8 @@ static inline bool tensor_is_contiguous(const tensor *t, size_t element)
     return true;
 }
 
-/* Describe the sum of `t` over all ranks, in place; `wire` is what its messages carry, 0 for its own type.  Nothing is sent.
- * COLL_ERR_UNSUPPORTED, with a sentence in sum->why: not this tensor.  `t` may be freed, its data must stay in place. */
-static inline coll_status tensor_sum_begin(tensor_sum *sum, coll_comm *comm, const tensor *t, coll_type wire)
+/* Describe the sum of `t` over all ranks, in place.  COLL_ERR_UNSUPPORTED, with a sentence in sum->why: not this tensor. */
+static inline coll_status tensor_sum_describe(tensor_sum *sum, coll_comm *comm, const tensor *t, coll_type wire)
 {
     const coll_type type = t->type == TENSOR_F32 ? COLL_F32 : t->type == TENSOR_F16 ? COLL_F16
                          : t->type == TENSOR_BF16 ? COLL_BF16 : 0;
@@ -69,9 +69,17 @@ static inline coll_status tensor_sum_begin(tensor_sum *sum, coll_comm *comm, con
     }
     sum->call = (coll_call){ .kind = COLL_ALLREDUCE, .send = COLL_IN_PLACE, .recv = t->data, .type = type, .wire = wire,
                              .count = (size_t)(t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3]), .op = COLL_SUM };
+    return COLL_OK;
+}
+
+/* The same, once for a tensor that stays in place; nothing is sent.  It also refuses a `wire` that the library does not have for
+ * this type.  `wire` is the type of the messages, 0 for the tensor's own.  `t` may be freed afterwards. */
+static inline coll_status tensor_sum_begin(tensor_sum *sum, coll_comm *comm, const tensor *t, coll_type wire)
+{
+    if (tensor_sum_describe(sum, comm, t, wire)) return COLL_ERR_UNSUPPORTED;
     if (coll_explain(comm, &sum->call, sum->why, sizeof sum->why) >= 0) return COLL_OK;
     snprintf(sum->why, sizeof sum->why, "%s", coll_error(comm));
-    return COLL_ERR_UNSUPPORTED;                  /* of this wire                                             */
+    return COLL_ERR_UNSUPPORTED;
 }
 
 /* The sum, with the same bits on every rank.  What fails is in coll_error(sum->comm). */
@@ -79,5 +87,40 @@ static inline coll_status tensor_sum_run(const tensor_sum *sum)
 {
     return coll_run(sum->comm, &sum->call);
 }
+
+#ifdef GGML_MAX_DIMS                              /* ggml.h is included before                                */
+
+/* In a graph of ggml: the sum over all ranks as a node, computed with the graph.
+ *
+ *     tensor_job job = { .comm = comm, .wire = COLL_BF16 };
+ *     x = ggml_map_custom1_inplace(ctx, x, tensor_job_sum, 1, &job);             `x` is the partial result of this rank
+ *     ...
+ *     ggml_graph_compute_with_ctx(ctx, graph, threads);
+ *     if (job.status) return fprintf(stderr, "%s\n", job.why), 1;               the first failure; later sums do nothing
+ *
+ * All ranks compute the same graph, whose nodes have the same order. */
+typedef struct tensor_job {
+    coll_comm  *comm;
+    coll_type   wire;                             /* of the messages; 0: the type of the tensor               */
+    coll_status status;
+    char        why[160];
+} tensor_job;
+
+static inline void tensor_job_sum(struct ggml_tensor *dst, const struct ggml_tensor *a, int thread, int threads, void *context)
+{
+    tensor_job *const job = context;
+    tensor t = { .type = (int)dst->type, .data = dst->data };
+    tensor_sum sum;
+
+    (void)a, (void)threads;                       /* dst is a                                                 */
+    if (thread != 0 || job->status) return;
+    memcpy(t.ne, dst->ne, sizeof t.ne), memcpy(t.nb, dst->nb, sizeof t.nb);
+    job->status = tensor_sum_describe(&sum, job->comm, &t, job->wire);
+    if (!job->status && (job->status = coll_run(job->comm, &sum.call)) != COLL_OK)
+        snprintf(sum.why, sizeof sum.why, "%s", coll_error(job->comm));
+    if (job->status) memcpy(job->why, sum.why, sizeof job->why);
+}
+
+#endif
 
 #endif /* GGML_COLL_H */
