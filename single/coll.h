@@ -4295,18 +4295,22 @@ enum { COLL__BLOB_MARK = 0x40000000 };
 
 COLL__UNUSED static bool coll__is_blob(coll_type type) { return type > COLL__BLOB_MARK; }
 
-static const struct coll__type_row { unsigned char size, sort; char name[10]; } coll__type_rows[] = {
-    { 0, COLL__CLASS_NONE, "?" },
-#define COLL__ROW(type, text, bytes, sort) [type] = { bytes, COLL__CLASS_##sort, text },
+#define COLL__ROW(type, text, bytes, sort) [type] = { bytes, COLL__CLASS_##sort },
+static const struct coll__type_row { unsigned char size, sort; } coll__type_rows[] = {
     COLL__TYPES(COLL__ROW)
     COLL__WIRE_TYPES(COLL__ROW)
-#undef COLL__ROW
 };
+#undef COLL__ROW
 
-/* The first row for blobs and invalid types. */
+/* 0 for blobs and invalid types, which have the first row. */
+COLL__UNUSED static inline unsigned coll__type_place(coll_type type)
+{
+    return (unsigned)type < sizeof coll__type_rows / sizeof *coll__type_rows ? (unsigned)type : 0;
+}
+
 COLL__UNUSED static inline const struct coll__type_row *coll__type_row(coll_type type)
 {
-    return &coll__type_rows[(unsigned)type < sizeof coll__type_rows / sizeof *coll__type_rows ? type : 0];
+    return &coll__type_rows[coll__type_place(type)];
 }
 
 /* 0 for a type that does not exist, so it also tests existence. */
@@ -4315,7 +4319,13 @@ COLL_API size_t coll_type_size(coll_type type)
     return coll__is_blob(type) ? (size_t)(type - COLL__BLOB_MARK) : coll__type_row(type)->size;
 }
 
-COLL_API const char *coll_type_name(coll_type type) { return coll__is_blob(type) ? "blob" : coll__type_row(type)->name; }
+COLL_API const char *coll_type_name(coll_type type)
+{
+#define COLL__NAME(type, text, bytes, sort) [type] = text,
+    static const char names[][10] = { "?", COLL__TYPES(COLL__NAME) COLL__WIRE_TYPES(COLL__NAME) };
+#undef COLL__NAME
+    return coll__is_blob(type) ? "blob" : names[coll__type_place(type)];
+}
 
 /* The class of a type; COLL__CLASS_NONE for blobs and invalid types. */
 COLL__UNUSED static inline unsigned coll__class_of(coll_type type) { return coll__type_row(type)->sort; }
