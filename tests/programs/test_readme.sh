@@ -137,7 +137,7 @@ check "$command" '[0] rank 0 of 4: 4 [1] rank 1 of 4: 4 [2] rank 2 of 4: 4 [3] r
 
 # ---- pieces: each inside a function that has what it speaks of ----
 
-check 'every piece of README.md and docs/ is looked at, here or in test_pages.sh' '10 10' \
+check 'every piece of README.md and docs/ is looked at, here or in test_pages.sh' '11 11' \
     "$(cd "$top" && cat README.md docs/install.md docs/starting.md docs/calls.md docs/failures.md | grep -c '^```c$') \
 $(cd "$top" && cat docs/*.md | grep -c '^```c$' | awk '{ print $1 - 9 }')"
 {
@@ -176,16 +176,27 @@ $(cd "$top" && cat docs/*.md | grep -c '^```c$' | awk '{ print $1 - 9 }')"
     echo 'static int survive(coll_comm *comm, void *arg) { coll_status status; (void)arg;'
     block 'restore_last_complete_step'
     echo '    const int size = coll_size(comm); coll_free(comm); return status || size != 3; }'
+    echo 'static int saved;'
+    echo 'static void save(int step) { saved += step; }'
+    echo 'static coll_status train_step(coll_comm *comm, int step) {'
+    echo '    return coll_allreduce(comm, &step, &step, 1, COLL_I32, COLL_MAX); }'
+    echo 'static coll_comm *shrink_and_restore(coll_comm *comm) { coll_comm *left = NULL;'
+    echo '    (void)coll_shrink(comm, &left); (void)coll_free(comm); return left; }'
+    echo 'static int agree(coll_comm *comm, void *arg) { (void)arg; for (int step = 1; step < 9; step++) {'
+    block 'coll_agree(comm, &is_done)'
+    echo '    } const int size = coll_size(comm); coll_free(comm); return size != 3; }'
     echo 'static int leave(coll_comm *comm, void *arg) { (void)arg; return coll_barrier(comm) || coll_free(comm); }'
     echo 'static int worker(coll_comm *comm, void *arg) { (void)arg; return halves(comm) ? 2 : steps_of(comm) ? 3'
     echo '    : ranges(comm) ? 4 : blocks(comm) ? 5 : mixed(comm) ? 6 : 0; }'
     echo 'int main(int argc, char **argv) { (void)argv;'
+    echo '    if (argc > 2) return coll_spawn(4, agree, NULL, NULL) || saved < 3 * 28 || saved % 3;'
     echo '    if (argc > 1) return coll_spawn(4, survive, NULL, NULL) || restored != 9;'
     echo '    const int wrong = coll_spawn(4, worker, NULL, NULL); return wrong ? wrong : threads() ? 7 : alone() ? 8'
     echo '        : coll_spawn(4, leave, NULL, NULL) ? 9 : 0; }'
 } > pieces.c
 compile pieces.c && check 'the pieces: the number of a wrong one' 0 "$(./pieces > out 2>&1; echo $?)"
 check 'the survivors go on' 0 "$(COLL_TRANSPORT=sim COLL_SIM="kill=2@3" ./pieces survive > out 2>&1; echo $?)"
+check 'the survivors agree' 0 "$(COLL_TRANSPORT=sim COLL_SIM="kill=2@6" ./pieces survive agree > out 2>&1; echo $?)"
 check 'the two lines of the implementation' "$(cat "$top/coll.c")" \
     "$(awk '/^```c/ { g = 1; next } g && /^```/ { exit } g' "$top/docs/install.md")"
 
