@@ -92,7 +92,7 @@ static const char *coll__wants_host(const coll_call *call, const coll__codec *co
     if (call->algorithm) return "an algorithm is named";
     if (call->residual) return "there is a residual";
     if (codec->reproducible) return "COLL_REPRODUCIBLE";
-    if (codec->stochastic || codec->by.stochastic) return "COLL_STOCHASTIC";
+    if (codec->stochastic.round || codec->by.stochastic.round) return "COLL_STOCHASTIC";
     if (codec->clamp || codec->by.clamp) return "COLL_SATURATE";
     if (codec->group_head) return "the wire has groups";
     return NULL;
