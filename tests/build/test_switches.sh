@@ -56,7 +56,7 @@ cat > "$dir/symbols" <<ROWS
 *!COLL__HAS_ENV                       coll__launch_(row|hosts|halves)|coll__launchers
 !COLL__HAS_TEXT                       coll__explain_error|coll__print_self|coll__start_failed
 !COLL__HAS_OS                         pthread_create@
-*!COLL__HAS_STOCHASTIC                coll__stochastic_f
+*!COLL__HAS_STOCHASTIC                coll__drawing_f
 *!COLL__HAS_REPRODUCIBLE              coll__(grid_|combine_reproducible)
 *!COLL__HAS_SCALE                     coll__(scale_f32|scale_f64)$end
 *!COLL__HAS_ANY(COLL__TYPES_MIXED)    coll__(f32_to_bf16|load_f16|mx_odd)$end

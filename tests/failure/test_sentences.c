@@ -183,7 +183,9 @@ static const mismatch mismatches[] = {
     { { SUM, .accumulate = COLL_F64, .scale = 2 }, { SUM, .accumulate = COLL_F64, .scale = 3 }, 0,
       { "with scale|accumulate", "with another scale or accumulate" }, "COLL_" },
     { { SUM }, { SUM, .accumulate = COLL_F64 }, 0, { "(sum) with accumulate" }, "scale" },
+#if COLL__HAS_LEAVES
     { { SUM }, { SUM, .leaves = 1 }, 0, { "(sum) with leaves" }, "scale" },
+#endif
     { { SUM, .flags = COLL_SATURATE }, { SUM, .algorithm = "gather" }, 0, { "with COLL_SATURATE", "with algorithm" }, "(prep" },
     { { SUM, .algorithm = "ring" }, { SUM, .algorithm = "gather" }, 0, { "with algorithm", "with another algorithm" }, "COLL_" },
     { { SUM }, { SUM, .op = COLL_MAX }, 2, { "#1 (prepared call 2) of 4 x f32 (sum)", "#1 (prepared call 2) of 4 x f32 (max)" },
