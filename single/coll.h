@@ -1866,7 +1866,7 @@ extern "C" {
  *     coll_sum_free(sum);
  *
  * The nodes depend on the leaves alone.  A sum has memory for one vector for each bit of the number of leaves, or twice as much.
- * coll_sum_add moves as many bytes as a loop a[i] += b[i] does, on average, if the leaves are in memory.  Any thread may use a
+ * coll_sum_add reads as many bytes as a loop a[i] += b[i] does, on average, if the leaves are in memory.  Any thread may use a
  * sum, one at a time.  After an error, coll_error(NULL) has the sentence. */
 typedef struct coll_sum coll_sum;
 
@@ -12743,6 +12743,7 @@ static const char *const coll__options[] = {
     "scale", "seed", "accumulate", "algorithm", "not_commutative", "leaves"
 };
 enum { COLL__OPTION_COUNT = sizeof coll__options / sizeof *coll__options };
+_Static_assert(COLL_ROUND_TWICE * 2 == COLL__FLAGS + 1 && COLL_USER < 16, "6 bits of flags, 4 of the operation, 12 of options");
 
 static unsigned coll__options_of(const coll_call *call, bool reduces)
 {

@@ -17,7 +17,7 @@ extern "C" {
  *     coll_sum_free(sum);
  *
  * The nodes depend on the leaves alone.  A sum has memory for one vector for each bit of the number of leaves, or twice as much.
- * coll_sum_add moves as many bytes as a loop a[i] += b[i] does, on average, if the leaves are in memory.  Any thread may use a
+ * coll_sum_add reads as many bytes as a loop a[i] += b[i] does, on average, if the leaves are in memory.  Any thread may use a
  * sum, one at a time.  After an error, coll_error(NULL) has the sentence. */
 typedef struct coll_sum coll_sum;
 

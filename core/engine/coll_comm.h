@@ -537,6 +537,7 @@ static const char *const coll__options[] = {
     "scale", "seed", "accumulate", "algorithm", "not_commutative", "leaves"
 };
 enum { COLL__OPTION_COUNT = sizeof coll__options / sizeof *coll__options };
+_Static_assert(COLL_ROUND_TWICE * 2 == COLL__FLAGS + 1 && COLL_USER < 16, "6 bits of flags, 4 of the operation, 12 of options");
 
 static unsigned coll__options_of(const coll_call *call, bool reduces)
 {
