@@ -226,6 +226,7 @@ $(GPT): $(BUILD)/%: examples/%.c $(wildcard examples/gpt/*.h) examples/data_file
 	@mkdir -p $(@D)
 	$(COMPILE) $< $(BUILD)/coll.o -o $@ $(LIBS) -lm
 $(BUILD)/gpt/combine: examples/gpt/tensor.c examples/gpt/pipeline.c
+$(BUILD)/gpt/elastic: examples/gpt/leaves.c
 
 all: $(INFERENCE)
 $(INFERENCE): $(BUILD)/%: examples/%.c $(wildcard examples/inference/*.h) coll.h $(BUILD)/coll.o

@@ -123,8 +123,8 @@
  *                      messages, unless one has arrived already; prepared calls that use messages; and if some ranks have made
  *                      more calls than others.  Calls of communicators of all ranks are compared when the last of them is freed
  *     at a next call   if none of the ranks that disagreed waits for another again, as in the same mistaken broadcast once more
- *     while waiting    over TCP, after rank 0 has freed its last communicator: ranks that wait for each other in different calls
- *                      get COLL_ERR_TIMEOUT, after stall_timeout_ms
+ *     while waiting    over TCP, after rank 0 has freed its last communicator; and in a call that the others have ended 256
+ *                      operations ago (over MPI and with COLL_SMALL: 2).  Ranks get COLL_ERR_TIMEOUT after stall_timeout_ms
  *
  * BUFFERS
  *         float all[16], mine[4] = { 1, 2, 3, 4 };
@@ -219,13 +219,16 @@
  * is rounded to it, not the leaves.
  *   Ranks first exchange their runs, 16 bytes each.  If these do not adjoin, every rank gets COLL_ERR_MISMATCH.  If each rank has
  * one node, as with equal powers of two, or with 24 leaves on 5 ranks as 8, 8, 4, 2 and 2, the call then sends what it sends
- * without leaves.  Otherwise nodes at the seams between ranks are sent to one rank and added there, if this saves bytes.  So p
- * ranks with V nodes send at most (p - 1)(1 + V / p) vectors; without leaves they send 2 (p - 1).  A run of n leaves has at most
- * 2 log2(n + 1) nodes.  24 leaves in equal runs on 5, 7 and 8 ranks take 1.38, 1.17 and 1.29 times the bytes.  Nodes are sent in
- * the type of the sum, results in the wire type.
+ * without leaves.  If all ranks share memory, none is sent: each of p ranks reads its share of the V nodes of all, V / p vectors;
+ * without leaves it reads one.  Otherwise nodes at the seams between ranks are sent to one rank and added there, if this saves
+ * bytes.  So p ranks with V nodes send at most (p - 1)(1 + V / p) vectors; without leaves they send 2 (p - 1).  A run of n leaves
+ * has at most 2 log2(n + 1) nodes.  24 leaves in equal runs on 5, 7 and 8 ranks take 1.38, 1.17 and 1.29 times the bytes.  Nodes
+ * are sent in the type of the sum, results in the wire type.
  *   With COLL_REPRODUCIBLE, `send` has the leaves themselves, in `type`.  The same leaves then give the same bits in any order.
- *   Leaves are for COLL_SUM and COLL_AVG in an allreduce, and in an allreduce_list, whose items each have nodes in send and are
- * reduced one by one.  COLL_STOCHASTIC, MX wires, residuals, named algorithms, GPU memory, COLL_SMALL and COLL_TINY exclude them.
+ *   Leaves are for COLL_SUM and COLL_AVG in an allreduce, and in an allreduce_list, whose items each have nodes in send.  Small
+ * items share messages, as without leaves: their nodes are copied.  Each item of more than 64 KiB, and each MiB of smaller ones
+ * of a type, is one sum with one exchange of runs.  COLL_STOCHASTIC, MX wires, residuals, named algorithms, GPU memory,
+ * COLL_SMALL and COLL_TINY exclude leaves.
  *
  * REDUCED PRECISION
  *         coll_allreduce_mixed(comm, x, x, n, COLL_F32, COLL_BF16, COLL_AVG);
@@ -318,7 +321,7 @@
  *     collectives in which it has not done its part; receives that name it; long messages to it; and receives from any source
  *     when all other ranks have freed the communicator
  *   All other calls continue: messages among the other ranks, and receives from any source that one of them serves.  A call that
- * needs the rank fails at once, or after it has waited a quarter of a second or more.  Over TCP, where data may still be in
+ * needs the rank fails at once, or after it has waited a tenth of a second or more.  Over TCP, where data may still be in
  * flight, it fails when nothing has arrived for liveness_timeout_ms since then, and never if liveness_timeout_ms is -1.  Only a
  * thread that waits or tests detects it.  Over MPI and transports that the program supplies, coll_free sends a message for this.
  *
@@ -356,8 +359,9 @@
  * only between ranks of the same host (kernel and network namespace).  The system looks up names, which may take longer than the
  * time limit.
  *   Rank 0 logs every 5 s which ranks are missing.  When the time is over, every rank that reached rank 0 reports this, and the
- * others report which addresses they tried and the result of each.  Ranks of another world (COLL_WORLD, size, protocol), or with
- * different arithmetic (see Compiling), are refused with a sentence, and rank 0 continues to wait.
+ * others report which addresses they tried and the result of each.  Ranks of another world (COLL_WORLD, size, protocol, and the
+ * job and its restart or step by torchrun, Slurm and others), or with different arithmetic (see Compiling), are refused with a
+ * sentence, and rank 0 continues to wait.
  *   If no address is given, these are used: MASTER_ADDR and MASTER_PORT (under torchrun the next port, if its agent has that
  * one); under Slurm the first host of the step, and a port from 20000 to 29999 that job and step determine; if Open MPI, MPICH,
  * Flux or PALS have started all ranks on one host, a file in $TMPDIR or /dev/shm.  Rank 0 must run on the host of that address.
@@ -406,19 +410,18 @@
  *     COLL_THREADS                                    how many ranks this process must make; another number is an error.
  *                                                     coll-run sets all of these (COLL_THREADS=T with --threads T, else 1),
  *                                                     COLL_WORLD, and with several hosts COLL_KEY
- *     COLL_WORLD=text                                 separates jobs that use the same address
- *     COLL_TRANSPORT=tcp|threads|sim|mpi, COLL_SIM=text       see Simulation, MPI
- *     COLL_MPI=auto|native|messages|blocking          see MPI.  In a program: coll_config.mpi
- *     COLL_KEY=secret, COLL_KEY_FILE=path             see Security.  The first line of the file; no other user may read it
- *     COLL_SECURITY=open|key|tls, or +check           see Security
+ *     COLL_WORLD=text, COLL_SITE=text                 separates jobs that use the same address; where this host is (see Hosts)
+ *     COLL_TRANSPORT=tcp|threads|sim|mpi, COLL_SIM=text, COLL_MPI=auto|native|messages|blocking       see Simulation, MPI
+ *     COLL_KEY=secret, COLL_KEY_FILE=path, COLL_SECURITY=open|key|tls, or +check       see Security.  The first line of the file;
+ *                                                     no other user may read it
  *     COLL_IO=auto|uring|poll                         auto: io_uring if it is available, else poll
- *     COLL_SITE=text                                  where this host is (see Hosts)
- *     COLL_SHARE=on|off                               off: processes of one host use TCP instead of shared memory
- *     COLL_SHM_COLLECTIVES=on|off                     off: they use shared memory for messages only
+ *     COLL_SHARE, COLL_SHM_COLLECTIVES=on|off         off: processes of one host use TCP, or shared memory for messages only
  *     COLL_LANES=1                                    connections to each peer, the same number on all ranks, up to 16.  More
  *                                                     help on links with a long latency, or with a limit for each connection.
  *                                                     A message of more than 64 KiB uses all that have room for it.
  *                                                     Between processes of a host one is enough, unless COLL_SHARE=off
+ *     COLL_ELASTIC=N                                  how many processes may wait to join (coll_grow)
+ *     COLL_JOIN=on, COLL_JOINED=FD                    coll_init joins (coll_join); it then writes a byte to descriptor FD
  *     COLL_BACKGROUND=on|off                          whether operations progress while the program computes (see Waiting)
  *     COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4      see Algorithms
  *     COLL_TUNING=path                                see Tuning
@@ -457,7 +460,8 @@
  *         if (coll_run(comm, &limited)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
  *   Late ranks.  A rank that is alive but late is waited for.  After 10 s, and then at doubling intervals, a line on the log
  * names it, and over TCP says what it does.  timeout_ms (of a call) or stall_timeout_ms (of a communicator) turn lateness into
- * COLL_ERR_TIMEOUT.  They count from when the program begins to wait, or to test while each test finds the call running.
+ * COLL_ERR_TIMEOUT.  They count from when the program begins to wait, or to test while each test finds the call running.  A rank
+ * that waits in the same call itself is not named: coll_failed_ranks then returns none.
  *   Dead ranks.  A process that ends is detected at once, unless a forked child of it continues without calling exec.  Such a
  * child holds the connections open.  The death is then detected as silence is; with liveness_timeout_ms < 0, when the child ends.
  *   If a rank sends no heartbeat for liveness_timeout_ms, it is declared dead: it is stopped, or its host or cable has failed.  A
@@ -493,9 +497,9 @@
  * Some ranks may have the result of the failed call, and others the error.  Therefore agree on where to continue, by coll_agree
  * before coll_shrink, or after it for example by an allreduce of the last complete step.  Both require a quorum: more than half
  * of the ranks, or exactly half including rank 0.  So a partitioned network never yields two jobs; a rank without a quorum gets
- * COLL_ERR_PEER.  If rank 0 is disconnected from most others, rank 0 is given up.
- *   coll_dump reports the last 256 operations to a function, or on stderr.  If COLL_DUMP=directory is set, every rank writes
- * them there when its communicator fails, as coll-RANK.json (after a coll_shrink coll-RANK.1.json, ...).
+ * COLL_ERR_PEER.  If rank 0 is disconnected from most others, rank 0 is given up.  Over TCP other processes may join (coll_grow,
+ * coll_replace).  coll_dump reports the last 256 operations to a function, or on stderr.  With COLL_DUMP=directory every rank
+ * writes them there when its communicator fails: coll-RANK.json (after a coll_shrink coll-RANK.1.json, ...).
  *
  * ALGORITHMS
  *         char why[512];
@@ -507,7 +511,7 @@
  * call cannot use, returns COLL_ERR_UNSUPPORTED.  COLL_ALGORITHM selects algorithms for all calls that can use them; an unknown
  * name is an error of coll_init.  Both must be the same on all ranks.
  *     barrier                     circulant:r tree:r
- *     broadcast                   tree:r scatter:r blocks:n chain:n dbtree:n
+ *     broadcast                   tree:r scatter:r blocks:n dbtree:n
  *     reduce                      gather:r direct tree:r blocks:n dbtree:n
  *     allreduce                   gather:r direct:r shares circulant:r ring tree:r dbtree:n census
  *     reduce_scatter, ...v        gather:r tree:r direct circulant:r ring
@@ -542,14 +546,13 @@
  *
  * TUNING
  *         char link[256];
- *         if (coll_measure(comm)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
  *         coll_link_text(comm, link, sizeof link), printf("%s\n", link);
- *   The cost model has four numbers.  They are built in, or read from a file, or (transport sim) those of the simulated machine,
- * or measured by coll_measure.  coll_explain says which, and coll_link_text writes them in the form of the file:
+ *   The cost model has four numbers.  They are built in, or read from a file, or (transport sim) those of the simulated machine.
+ * coll_explain says which, and coll_link_text writes them in the form of the file:
  *     latency=12us overhead=1.2us gbit=10 reduce=4GB/s
  *   latency is the time until a message arrives; overhead the time of one more message at the same time; gbit the bits on the
- * wire a second (or wire=, a rate); reduce the bytes added a second.  barrier= is the time of a barrier if the transport has its
- * own.  Values that the file does not contain are those built in; # begins a comment.
+ * wire a second (or wire=, a rate); reduce the bytes added a second.  barrier= in files of earlier versions is ignored.  Values
+ * that the file does not contain are those built in; # begins a comment.
  *   If hosts have links of different rates, the numbers are those of the slowest, and faster=0-2:2.5 says that the links of ranks
  * 0 to 2 have 2.5 times its rate; 4: is rank 4, and 4-: all ranks from 4 on.  Such words are in rising order, and ranks without
  * one have the slowest link.  A long allreduce then gives each rank a share that its link can carry: if one link of four has half
@@ -559,13 +562,10 @@
  *   coll-check measures the links between every two ranks, and writes such a file for jobs on the same hosts:
  *     coll-run -H a:4,b:4,c:4 coll-check --tuning job.tuning
  *     COLL_TUNING=job.tuning coll-run -H a:4,b:4,c:4 ./program
- *   coll_measure does not change faster=, site=, far_latency= and far_gbit=.  If rank 0 has a site, coll_measure uses ranks of
- * that site, provided that the ranks of each site are consecutive.
  *   Rank 0 reads the file, and sends its numbers to the others while they connect.  Only rank 0 needs tuning_file or COLL_TUNING;
  * on other ranks both are ignored.  coll_init_custom reads no file.
- *   Measured numbers vary from run to run, and must not change results.  So for sums of floats, and whenever the grouping affects
- * the bits, they choose only among algorithms that give the same bits.  A file may change such bits; with the same file they are
- * the same in every run.
+ *   A file may change the bits of sums of floats, because it may change the grouping.  With the same file they are the same in
+ * every run.
  *
  * SIMULATION
  *         COLL_TRANSPORT=sim COLL_SIM="latency=12us overhead=1.2us gbit=10 reduce=4GB/s hosts=8 seed=7 kill=3@120" ./program
@@ -580,12 +580,14 @@
  *     link to the others of rate far; capacity = messages in a channel (0: a send waits for its receive); seed; stack (KiB, MiB)
  *     kill=3@120   kill=3@1.5ms   stop=...            rank 3 at its 120th call of the transport, or at a time
  *     cut=4-7@1ms                                     ranks 4 to 7 from all others
- *     lose=2>1@5   late=2>1@5+3ms   pieces=2>1        message 5 from rank 2 to rank 1; without @: all of them
+ *     lose=2>1@5   late=2>1@5+3ms                     message 5 from rank 2 to rank 1; without @: all of them
  *     slow=3:0.5   slow=3:0.5@1ms                     the network of the host of rank 3 to half its rate
  *   coll_init_threads with transport "sim" gives all ranks to one thread, which starts operations on each and polls (coll_test).
  * If no operation can progress any more, every rank gets COLL_ERR_TIMEOUT and a sentence that names the waiting ranks and calls,
  * or COLL_ERR_MISMATCH if two wait in different calls.  The same seed gives the same order of events.  A rank that is killed or
  * stopped does not affect the result of coll_spawn.
+ *   With `elastic` in the coll_config of coll_spawn so many more ranks wait, and have the numbers behind the others in COLL_SIM.
+ * coll_grow and coll_replace take them: each calls the function of coll_spawn with the new communicator.
  *
  * MPI
  *         #define COLL_WITH_MPI 1                                       compiled by mpicc
@@ -846,24 +848,62 @@ COLL_API int coll_world_rank(const coll_comm *comm, int rank);
  * may be called from any thread, also while another one waits inside a call, and from a signal handler (see Errors). */
 COLL_API coll_status coll_abort(coll_comm *comm, const char *why);
 
-/* Make a communicator of the ranks that are left after a failure, in the order of `comm`.  Each of them must call
- * it, on the communicator of coll_init or on one derived from it.  It needs nothing from failed ranks.  COLL_ERR_PEER: there is
- * no quorum, or the others have given this rank up, for ever.  It waits for ranks that are not known to have failed until
- * start_timeout_ms; if those that have called it are a quorum, only for twice liveness_timeout_ms (10 s at most) after the last
- * one.  A process that ends in the meantime is detected at once.  Then all others get a communicator, or COLL_ERR_PEER, within
- * about liveness_timeout_ms.  A process that is stopped or disconnected in the meantime is detected after twice that time.  If
- * rank 0 has failed and the ranks are no quorum, it is indistinguishable from a late rank.  All ranks that get COLL_OK have the
- * same communicator, even if more ranks fail meanwhile.  After an error it may be called again, on `comm` or on any communicator
- * with the same ranks: retries and late ranks never make a second communicator.  `comm` is unchanged and must be freed.  The new
- * communicator can be shrunk in turn.  Over TCP once for each coll_init; in a simulated job for one list of ranks. */
+/* Make a communicator of the ranks that are left after a failure, in the order of `comm`.  Each of them must call it, on the
+ * communicator of coll_init or on one derived from it.  It needs nothing from failed ranks.  COLL_ERR_PEER: there is no quorum,
+ * or the others have given this rank up, for ever.  COLL_ERR_MEMORY, COLL_ERR_SYSTEM: this rank lacks memory, descriptors or a
+ * thread; the others may go on without it.  It waits for ranks that are not known to have failed until start_timeout_ms; if those
+ * that have called it are a quorum, only for twice liveness_timeout_ms (10 s at most) after the last one.  A process that ends in
+ * the meantime is detected at once.  Then all others get a communicator, or COLL_ERR_PEER, within about liveness_timeout_ms.  A
+ * process that is stopped or disconnected in the meantime is detected after twice that time.  If rank 0 has failed and the ranks
+ * are no quorum, it is indistinguishable from a late rank.  All ranks that get COLL_OK have the same communicator, even if more
+ * ranks fail meanwhile.  After an error it may be called again, on `comm` or on any communicator with the same ranks: retries and
+ * late ranks never make a second communicator.  `comm` is unchanged and must be freed.  The new communicator can be shrunk in
+ * turn.  In it ranks of one process share the memory of their host, as those of several do.  Over TCP once for each coll_init; in
+ * a simulated job for one list of ranks. */
 COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out);
+
+/* A job whose coll_config has `elastic` takes processes that call coll_join.  They wait at rank 0 until all ranks call coll_grow:
+ *     if (coll_grow(comm, &more) == COLL_OK && more) coll_free(comm), comm = more;      all ranks, between two steps
+ *     if (coll_join(&comm, &config) == COLL_OK) restore(comm);                          the process that joins
+ * With `elastic` ranks that are all in one process are over TCP, too, and need an address.  Those of coll_spawn take none, unless
+ * they are simulated.  In a process that shall have several ranks, a thread for each calls coll_join, and waits by itself. */
+
+/* Take the processes that wait into a new communicator, behind the ranks of `comm`, which keep their order.  *out is NULL if none
+ * waits: `comm` goes on.  Otherwise free `comm`, and with it derived communicators, prepared calls and memory from coll_alloc.
+ * All ranks call it on the communicator of the whole job, with no operation under way.  Ranks and joining processes that die
+ * meanwhile are left out.  Processes that join are no part of a quorum (coll_shrink) before they are in the new communicator.
+ * The numbers of a tuning file are not kept.
+ * COLL_ERR_PEER: call coll_shrink on `comm`; its new communicator may have the joining processes.  COLL_ERR_ARGUMENT: `comm` is a
+ * derived communicator, or an operation is under way.  COLL_ERR_UNSUPPORTED: the transport is neither TCP nor sim. */
+COLL_API coll_status coll_grow(coll_comm *comm, coll_comm **out);
+
+/* coll_shrink, and processes that wait take the places of the failed ranks, of rank 0 too.  All others keep their ranks, and the
+ * size stays.  If fewer come in start_timeout_ms, they take the lowest of these places, and the ranks behind the others move up.
+ * A process that dies while it joins is replaced by another one that waits.  If one rank calls coll_replace after a failure, and
+ * others coll_shrink, all replace.
+ * Errors are those of coll_shrink and coll_grow: after COLL_ERR_PEER call coll_replace or coll_shrink again, on `comm`. */
+COLL_API coll_status coll_replace(coll_comm *comm, coll_comm **out);
+
+/* Join a job, and wait until it takes this process, at most for start_timeout_ms.  Job and process have the same `world`,
+ * `security`, `key` and `lanes`.  `address` is where a rank listens, or a list ("hostA:4000,hostB:4000"); it cannot be a
+ * rendezvous file.  rank, size and hosts are ignored.  COLL_ERR_TIMEOUT: it was not taken.  COLL_ERR_DENIED: the key is another
+ * one.  COLL_ERR_PROTOCOL: the job is another one, or has no `elastic`. */
+COLL_API coll_status coll_join(coll_comm **out, const coll_config *config);
+
+/* Return how many processes wait, at rank 0; 0 at other ranks. */
+COLL_API int coll_waiting(const coll_comm *comm);
+
+/* Return the rank that a rank of `comm`, a communicator of coll_shrink, coll_grow or coll_replace, had in the one before.
+ * COLL_RANK_NONE: it was not in it; or this process was not, because it has joined. */
+COLL_API int coll_former_rank(const coll_comm *comm, int rank);
 
 /* Agree on the bitwise AND of the flags of all ranks that have not failed, and on which ones have failed: *flags and, until the
  * next call, coll_failed_ranks are the same on all ranks that get COLL_OK.  All ranks that have not failed must call it, before
- * or after a failure, in the order of their collectives; non-blocking calls may be under way.  Quorum, late ranks and ranks that
- * are given up are those of coll_shrink.  After an error *flags is unchanged, and a repeated call returns the result that others
- * have, if there is one.  A rank passes its own on in its next coll_agree or coll_shrink: after COLL_ERR_PEER call one before
- * coll_free.  Cost: an allreduce of 8 bytes and a barrier; after a failure about 4 notes between each rank and one. */
+ * or after a failure, in the order of their collectives; non-blocking calls may be under way.  After a failure, communicators
+ * with the same ranks share this order.  Quorum, late ranks and ranks that are given up are those of coll_shrink.  After an error
+ * *flags is unchanged, and a repeated call returns the result that others have, if there is one.  A rank passes its own on in its
+ * next coll_agree or coll_shrink: after COLL_ERR_PEER call one before coll_free.  Cost: an allreduce of 8 bytes and a barrier;
+ * after a failure about 4 notes between each rank and one. */
 COLL_API coll_status coll_agree(coll_comm *comm, uint64_t *flags);
 
 /* Return how many ranks of `comm` are known to have failed, and write the first `capacity` of them.  The one that ended the
@@ -1200,11 +1240,6 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
  * incomplete. */
 COLL_API void coll_dump(coll_comm *comm, void (*line)(void *context, const char *text), void *context);
 
-/* Measure the link between rank 0 and some of the others, the rate of sums, and a barrier of the transport.  From here on
- * algorithms are chosen by these numbers (see Tuning).  All ranks of `comm` must call it.  It takes some 10 ms on a fast
- * network.  Communicators made from this one afterwards inherit the numbers; prepared calls from before keep theirs. */
-COLL_API coll_status coll_measure(coll_comm *comm);
-
 /* Write the numbers of the cost model in the form of a tuning file: "latency=12us overhead=4us gbit=16 reduce=10GB/s".
  * Returns the length as snprintf does, or a negative coll_status. */
 COLL_API int coll_link_text(const coll_comm *comm, char *text, size_t length);
@@ -1221,13 +1256,14 @@ COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *rece
 /* Return the virtual seconds that have passed for this rank of a simulated job; 0 in other jobs. */
 COLL_API double coll_sim_time(const coll_comm *comm);
 
+#include "core/contract/coll_memory.h"
+#include "core/contract/coll_leaf_nodes.h"
+#include "core/contract/coll_transport.h"
+
 #ifdef __cplusplus
 }
 #endif
 
-#include "core/contract/coll_memory.h"
-#include "core/contract/coll_leaf_nodes.h"
-#include "core/contract/coll_transport.h"
 #include "core/contract/coll_wrap.h"
 
 #endif /* COLL_H */

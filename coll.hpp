@@ -1164,7 +1164,6 @@ public:
 
     // Any call of C's.
     void run(const coll_call &call) const { ask([&](coll_comm *comm) { return coll_run(comm, &call); }); }
-    void measure() const { ask(coll_measure); }
     void progress() const { ask(coll_progress); }
     int fd() const { return coll_fd(detail::of(comm_).handle); }
 

@@ -1,121 +1,8 @@
 /* coll_impl.h - the list of all parts, and the public functions.
  *
- * In reading order; each part uses only parts above it.  Parts in folders include what they use, so that each can be compiled
- * alone.  tests/layers.sh checks both.
- *
- *   coll.h                          the public interface and the manual
- *   core/base/                      basics
- *     coll_features.h               switches and profiles; coll.h includes it
- *     coll_platform_check.h         refuses unsuitable compilers and options; pragmas for the rest
- *     coll_sizes.h                  sizes of buffers, caches and limits
- *     coll_system.h                 the operating system: Linux, or POSIX (COLL_PORTABLE); without one (COLL_NO_OS)
- *                                   coll_system_none.h
- *     coll_base.h                   arithmetic, processors, time, numbers as bytes, memory
- *     coll_cpu.h                    instruction sets of the processor
- *     coll_text.h                   sentences: texts, log lines, asserts, failures
- *     coll_arena.h                  an allocator in one block of the program's memory
- *     coll_environment.h            environment variables as texts and numbers, and fields that they fill
- *     coll_segment.h                memory that processes of one host share
- *     coll_hmac.h                   proof of a shared key: SHA-256, HMAC, nonces
- *   core/numbers/                   elements: knows types and memory; not ranks, messages or time
- *     coll_types.h                  element types, kernel tiers, conversion of single numbers
- *     coll_arithmetic.h             where this program's arithmetic differs from IEEE 754
- *     coll_stream_store.h           streaming stores
- *     coll_simd.h                   vectors of sixteen elements, for the tiers of x86-64
- *     coll_convert.h                conversion of arrays of floats
- *     coll_stochastic.h             the same with stochastic rounding
- *     coll_reproducible.h           sums that do not depend on the order of the terms
- *     coll_overflow.h               detection of infinities and NaNs
- *     coll_mx.h                     groups of numbers with a common exponent, for the wire
- *     coll_reduce_ops.h             folds of two sources: the table of all (type, operation) pairs
- *     coll_sums16.h                 sums of 16-bit floats, by special instructions
- *     coll_codec.h                  formats of elements in memory, on the wire and in sums
- *     coll_reduce_kernels.h         all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
- *     coll_leaf_sum.h               sums of runs of leaves, one leaf after the other
- *   core/algorithms/                schedules: knows ranks and blocks; not bytes, types, memory or sockets
- *     coll_round.h                  steps of algorithms: send, recv, copy, fold, in rounds
- *     coll_leaves.h                 the tree of a sum over leaves, cut into terms
- *     coll_ring_bruck.h             rounds at fixed distances on a circle: circulant, alltoall, direct, ring
- *     coll_tree.h                   rounds with a root: tree and chain
- *     coll_blocks.h                 broadcast and reduce of n blocks in the fewest rounds
- *     coll_scan.h                   prefix sums, and the census
- *     coll_uneven_split.h           ranks with faster links, and uneven splits of vectors
- *     coll_link_model.h             numbers of the link, and the length of slices
- *     coll_cost.h                   costs of algorithms, as closed forms
- *     coll_algorithms.h             the algorithms, composed of these, and their table
- *     coll_tuner.h                  the candidates for a call, and the choice by the cost model
- *   core/contract/                  interfaces of calls and transports
- *     coll_config.h                 the configuration, and the simulated machine; coll.h includes it
- *     coll_memory.h                 memory of the program: allocators, arenas; coll.h includes it
- *     coll_leaf_nodes.h             nodes of a run of leaves, for calls with leaves; coll.h includes it
- *     coll_wrap.h                   communicators made from those of NCCL and MPI; coll.h includes it
- *     coll_transport.h              the interface of a transport; coll.h includes it
- *     coll_shape.h                  blocks in the buffers of each kind of call: a row for each kind
- *     coll_keyvalue.h               numbers with units as texts, and texts of such words
- *     coll_tuning.h                 link numbers for the cost model, as text and in a file
- *     coll_transport_registry.h     opening transports: settings and results
- *   core/membership/                who continues after a failure: state machines without sockets, threads, clocks or memory
- *     coll_decision.h               quorum, decisions, and their notes as bytes
- *     coll_consensus.h              how the members of a world decide: Paxos
- *   core/engine/                    communicators, requests, and their progress
- *     coll_topology.h               ranks grouped by host
- *     coll_comm.h                   sessions, communicators, orders, requests; fingerprints
- *     coll_error_text.h             descriptions of calls, and error sentences
- *     coll_strides.h                blocks that are columns of a matrix: packing, unpacking
- *     coll_activity.h               what this rank is doing, and which communicators were freed
- *     coll_p2p_hooks.h              messages by key, as seen by other parts
- *     coll_request_pool.h           memory of requests
- *     coll_request.h                begin and end of requests; the first failure, which ends all
- *     coll_workspace.h              memory of running calls
- *     coll_order.h                  orders: collectives that run one after the other; choice of carriers
- *     coll_plan.h                   the checked parts of a plain call, for later calls of its kind
- *     coll_check_arguments.h        checks of arguments, before any byte is sent; defaults
- *     coll_check_strides.h          the same for strides, which are replaced by packed buffers
- *     coll_p2p_match.h              matching of messages and receives: bins
- *     coll_p2p_protocol.h           notes of messages by key, and sending
- *     coll_p2p.h                    messages by key: send and recv, and collectives without a common order
- *     coll_execution.h              plans of executions: layouts, slices, memory; the cache of an order
- *     coll_engine.h                 runs an algorithm: slices, messages, folds
- *     coll_p2p_none.h               replaces the last three in a program without messages (COLL_LEAST)
- *     coll_packets.h                runs an algorithm on blocks whose length only sender and receiver know
- *     coll_subcalls.h               runs a collective that consists of calls on other communicators
- *     coll_hierarchical.h           hierarchical collectives as such scripts
- *     coll_hierarchy_plan.h         which calls are hierarchical; the communicators of their stages
- *     coll_overlap.h                collectives of one order that overlap
- *     coll_progress.h               advances everything; threads that share a session
- *     coll_late_ranks.h             warnings and errors that name late ranks
- *     coll_wait_loop.h              the wait loop; ranks that left
- *     coll_error_feedback.h         error feedback: residuals of narrow wire types
- *     coll_prepared.h               prepares, starts and restarts requests
- *     coll_allreduce_list.h         many tensors in one operation
- *     coll_allreduce_leaves.h       sums over leaves
- *     coll_offload.h                calls that the transport executes as a whole
- *     coll_carriers.h               the table of carriers: these, messages, rounds
- *     coll_comm_lock.h              the lock of a communicator
- *     coll_fast_path.h              blocking calls: at once, and by the fast path if they have a plan
- *     coll_wait_any.h               tests, waits (one, any, some, all) and frees of requests
- *   core/session/                   implementation of public functions: open, derive, measure, report
- *     coll_flight_recorder.h        the flight recorder: the last operations, written after a failure
- *     coll_progress_thread.h        progress in the background
- *     coll_launchers.h              rank and size from the variables of launchers
- *     coll_config_defaults.h        configuration and environment
- *     coll_communicators.h          makes, derives and frees communicators
- *     coll_neighbors.h              the graph of neighbors
- *     coll_agree.h                  agreement on flags and on failed ranks
- *     coll_shrink.h                 after a failure: a communicator of the survivors
- *     coll_measure.h                measures the numbers of the cost model
- *     coll_shared_alloc.h           memory that the ranks of a host read in place
- *     coll_sum_leaves.h             the functions of leaf sums: memory, errors
- *     coll_explain.h                explains the choice for a call
- *     coll_init.h                   opens transports, and runs the ranks of coll_spawn
- *   transports/coll_threads.h       ranks in one address space; executes whole collectives; parts in transports/threads/
- *   transports/coll_alone.h         a single rank, in a program without threads
- *   transports/coll_tcp.h           ranks in many processes; parts in transports/tcp/
- *   transports/coll_hybrid.h        both: processes of one host, threads of many processes; parts in transports/hybrid/
- *   transports/coll_mpi.h           ranks of MPI (COLL_WITH_MPI); executes whole collectives; parts in transports/mpi/
- *   transports/coll_sim.h           any number of ranks in one thread with a virtual clock; parts in transports/sim/
- *   carriers/coll_nccl.h            buffers in GPU memory, through NCCL (COLL_WITH_NCCL); parts in carriers/nccl/
- *   this file                       the public functions: each fills a coll_call and passes it on
+ * The map: the files are included in reading order; each part uses only parts above it.  Parts in folders include what they use,
+ * so that each can be compiled alone.  tests/layers.sh checks both.  docs/design.md describes the folders.  coll.h includes
+ * core/base/coll_features.h (switches and profiles) and the interfaces in core/contract that are public.
  *
  * The path of a call: coll_allreduce -> coll__run_simple -> coll__plan_ready (checks, plan, carrier) -> coll__launch ->
  * coll__wait -> coll__advance -> coll__order_advance -> the carrier's advance: the transport's offload (threads), or
@@ -125,124 +12,124 @@
 #ifndef COLL_IMPL_H
 #define COLL_IMPL_H
 
-#include "core/base/coll_platform_check.h"
+#include "core/base/coll_platform_check.h"        /* refuses unsuitable compilers and options; pragmas for the rest */
 #if !defined(COLL__REFUSED)
 
-#include "core/base/coll_sizes.h"
-#include "core/base/coll_base.h"
-#include "core/base/coll_cpu.h"
-#include "core/base/coll_text.h"
-#include "core/base/coll_arena.h"
-#include "core/base/coll_environment.h"
-#include "core/base/coll_segment.h"
-#include "core/base/coll_hmac.h"
-#include "core/numbers/coll_types.h"
-#include "core/numbers/coll_arithmetic.h"
-#include "core/numbers/coll_stream_store.h"
-#include "core/numbers/coll_simd.h"
-#include "core/numbers/coll_convert.h"
-#include "core/numbers/coll_stochastic.h"
-#include "core/numbers/coll_reproducible.h"
-#include "core/numbers/coll_overflow.h"
-#include "core/numbers/coll_mx.h"
-#include "core/numbers/coll_reduce_ops.h"
-#include "core/numbers/coll_sums16.h"
-#include "core/numbers/coll_codec.h"
-#include "core/numbers/coll_reduce_kernels.h"
-#include "core/numbers/coll_leaf_sum.h"
-#include "core/algorithms/coll_round.h"
+#include "core/base/coll_sizes.h"                 /* sizes of buffers, caches and limits                    */
+#include "core/base/coll_base.h"                  /* arithmetic, processors, time, numbers as bytes, memory */
+#include "core/base/coll_cpu.h"                   /* instruction sets of the processor                      */
+#include "core/base/coll_text.h"                  /* sentences: texts, log lines, asserts, failures         */
+#include "core/base/coll_arena.h"                 /* an allocator in one block of the program's memory      */
+#include "core/base/coll_environment.h"           /* environment variables as texts and numbers, and fields that they fill */
+#include "core/base/coll_segment.h"               /* memory that processes of one host share                */
+#include "core/base/coll_hmac.h"                  /* proof of a shared key: SHA-256, HMAC, nonces           */
+#include "core/numbers/coll_types.h"              /* element types, kernel tiers, conversion of single numbers */
+#include "core/numbers/coll_arithmetic.h"         /* where this program's arithmetic differs from IEEE 754  */
+#include "core/numbers/coll_stream_store.h"       /* streaming stores                                       */
+#include "core/numbers/coll_simd.h"               /* vectors of sixteen elements, for the tiers of x86-64   */
+#include "core/numbers/coll_convert.h"            /* conversion of arrays of floats                         */
+#include "core/numbers/coll_stochastic.h"         /* the same with stochastic rounding                      */
+#include "core/numbers/coll_reproducible.h"       /* sums that do not depend on the order of the terms      */
+#include "core/numbers/coll_overflow.h"           /* detection of infinities and NaNs                       */
+#include "core/numbers/coll_mx.h"                 /* groups of numbers with a common exponent, for the wire */
+#include "core/numbers/coll_reduce_ops.h"         /* folds of two sources: the table of all (type, operation) pairs */
+#include "core/numbers/coll_sums16.h"             /* sums of 16-bit floats, by special instructions         */
+#include "core/numbers/coll_codec.h"              /* formats of elements in memory, on the wire and in sums */
+#include "core/numbers/coll_reduce_kernels.h"     /* all arithmetic: n sources -> accumulator -> one rounding -> m destinations */
+#include "core/numbers/coll_leaf_sum.h"           /* sums of runs of leaves, one leaf after the other       */
+#include "core/algorithms/coll_round.h"           /* steps of algorithms: send, recv, copy, fold, in rounds */
 COLL__FOR_SIZE
-#include "core/algorithms/coll_ring_bruck.h"
-#include "core/algorithms/coll_tree.h"
-#include "core/algorithms/coll_blocks.h"
-#include "core/algorithms/coll_scan.h"
-#include "core/algorithms/coll_link_model.h"
-#include "core/algorithms/coll_cost.h"
-#include "core/algorithms/coll_algorithms.h"
-#include "core/algorithms/coll_tuner.h"
+#include "core/algorithms/coll_ring_bruck.h"      /* rounds at fixed distances on a circle: circulant, alltoall, direct, ring */
+#include "core/algorithms/coll_tree.h"            /* rounds with a root: tree and chain                     */
+#include "core/algorithms/coll_blocks.h"          /* broadcast and reduce of n blocks in the fewest rounds  */
+#include "core/algorithms/coll_scan.h"            /* prefix sums, and the census                            */
+#include "core/algorithms/coll_link_model.h"      /* numbers of the link, and the length of slices          */
+#include "core/algorithms/coll_cost.h"            /* costs of algorithms, as closed forms                   */
+#include "core/algorithms/coll_algorithms.h"      /* the algorithms, composed of these, and their table     */
+#include "core/algorithms/coll_tuner.h"           /* the candidates for a call, and the choice by the cost model */
 COLL__FOR_SPEED
-#include "core/contract/coll_shape.h"
+#include "core/contract/coll_shape.h"             /* blocks in the buffers of each kind of call: a row for each kind */
 COLL__FOR_SIZE
-#include "core/contract/coll_keyvalue.h"
-#include "core/contract/coll_tuning.h"
-#include "core/contract/coll_transport_registry.h"
-#include "core/membership/coll_decision.h"
+#include "core/contract/coll_keyvalue.h"          /* numbers with units as texts, and texts of such words   */
+#include "core/contract/coll_tuning.h"            /* link numbers for the cost model, as text and in a file */
+#include "core/contract/coll_transport_registry.h" /* opening transports: settings and results              */
+#include "core/membership/coll_decision.h"        /* quorum, decisions, and their notes as bytes            */
 #if COLL__HAS_SIM || COLL__HAS_TCP
-#include "core/membership/coll_consensus.h"
+#include "core/membership/coll_newcomers.h"       /* the order of ranks when newcomers take places          */
+#include "core/membership/coll_consensus.h"       /* how the members of a world decide: Paxos               */
 #endif
-#include "core/engine/coll_topology.h"
+#include "core/engine/coll_topology.h"            /* ranks grouped by host                                  */
 COLL__FOR_SPEED
-#include "core/engine/coll_comm.h"
+#include "core/engine/coll_comm.h"                /* sessions, communicators, orders, requests; fingerprints */
 COLL__FOR_SIZE
-#include "core/engine/coll_error_text.h"
-#include "core/engine/coll_strides.h"
+#include "core/engine/coll_error_text.h"          /* descriptions of calls, and error sentences             */
+#include "core/engine/coll_flight_recorder.h"     /* the flight recorder: the last operations, written after a failure */
+#include "core/engine/coll_strides.h"             /* blocks that are columns of a matrix: packing, unpacking */
 COLL__FOR_SPEED
-#include "core/engine/coll_activity.h"
-#include "core/engine/coll_p2p_hooks.h"
-#include "core/engine/coll_request_pool.h"
-#include "core/engine/coll_request.h"
-#include "core/engine/coll_workspace.h"
-#include "core/engine/coll_order.h"
-#include "core/engine/coll_plan.h"
-#include "core/engine/coll_check_arguments.h"
-#include "core/engine/coll_check_strides.h"
+#include "core/engine/coll_activity.h"            /* what this rank is doing, and which communicators were freed */
+#include "core/engine/coll_p2p_hooks.h"           /* messages by key, as seen by other parts                */
+#include "core/engine/coll_request_pool.h"        /* memory of requests                                     */
+#include "core/engine/coll_request.h"             /* begin and end of requests; the first failure, which ends all */
+#include "core/engine/coll_workspace.h"           /* memory of running calls                                */
+#include "core/engine/coll_order.h"               /* orders: collectives that run one after the other; choice of carriers */
+#include "core/engine/coll_plan.h"                /* the checked parts of a plain call, for later calls of its kind */
+#include "core/engine/coll_check_arguments.h"     /* checks of arguments, before any byte is sent; defaults */
+#include "core/engine/coll_check_strides.h"       /* the same for strides, which are replaced by packed buffers */
 COLL__FOR_SIZE
-#include "core/engine/coll_p2p_match.h"
-#include "core/engine/coll_p2p_protocol.h"
+#include "core/engine/coll_p2p_match.h"           /* matching of messages and receives: bins                */
+#include "core/engine/coll_p2p_protocol.h"        /* notes of messages by key, and sending                  */
 #if COLL__HAS_MESSAGES
-#include "core/engine/coll_p2p.h"
+#include "core/engine/coll_p2p.h"                 /* messages by key: send and recv, and collectives without a common order */
 COLL__FOR_SPEED
-#include "core/engine/coll_execution.h"
-#include "core/engine/coll_engine.h"
+#include "core/engine/coll_execution.h"           /* plans of executions: layouts, slices, memory; the cache of an order */
+#include "core/engine/coll_engine.h"              /* runs an algorithm: slices, messages, folds             */
 #else
-#include "core/engine/coll_p2p_none.h"
 COLL__FOR_SPEED
 #endif
 COLL__FOR_SIZE
-#include "core/engine/coll_packets.h"
-#include "core/engine/coll_subcalls.h"
-#include "core/engine/coll_hierarchical.h"
-#include "core/engine/coll_hierarchy_plan.h"
+#include "core/engine/coll_packets.h"             /* runs an algorithm on blocks whose length only sender and receiver know */
+#include "core/engine/coll_subcalls.h"            /* runs a collective that consists of calls on other communicators */
+#include "core/engine/coll_hierarchical.h"        /* hierarchical collectives as such scripts               */
+#include "core/engine/coll_hierarchy_plan.h"      /* which calls are hierarchical; the communicators of their stages */
 COLL__FOR_SPEED
-#include "core/engine/coll_overlap.h"
-#include "core/engine/coll_progress.h"
-#include "core/engine/coll_late_ranks.h"
-#include "core/engine/coll_wait_loop.h"
+#include "core/engine/coll_overlap.h"             /* collectives of one order that overlap                  */
+#include "core/engine/coll_progress.h"            /* advances everything; threads that share a session      */
+#include "core/engine/coll_late_ranks.h"          /* warnings and errors that name late ranks               */
+#include "core/engine/coll_wait_loop.h"           /* the wait loop; ranks that left                         */
 COLL__FOR_SIZE
-#include "core/engine/coll_error_feedback.h"
-#include "core/engine/coll_prepared.h"
-#include "core/engine/coll_allreduce_list.h"
-#include "core/engine/coll_allreduce_leaves.h"
+#include "core/engine/coll_error_feedback.h"      /* error feedback: residuals of narrow wire types         */
+#include "core/engine/coll_prepared.h"            /* prepares, starts and restarts requests                 */
+#include "core/engine/coll_allreduce_list.h"      /* many tensors in one operation                          */
+#include "core/engine/coll_allreduce_leaves.h"    /* sums over leaves                                       */
 COLL__FOR_SPEED
-#include "core/engine/coll_offload.h"
-#include "core/engine/coll_carriers.h"
-#include "core/engine/coll_comm_lock.h"
-#include "core/engine/coll_wait_any.h"
-#include "core/engine/coll_fast_path.h"
+#include "core/engine/coll_offload.h"             /* calls that the transport executes as a whole           */
+#include "core/engine/coll_carriers.h"            /* the table of carriers: these, messages, rounds         */
+#include "core/engine/coll_comm_lock.h"           /* the lock of a communicator                             */
+#include "core/engine/coll_wait_any.h"            /* tests, waits (one, any, some, all) and frees of requests */
+#include "core/engine/coll_fast_path.h"           /* blocking calls: at once, and by the fast path if they have a plan */
 COLL__FOR_SIZE
-#include "core/session/coll_flight_recorder.h"
-#include "core/session/coll_progress_thread.h"
-#include "core/session/coll_launchers.h"
-#include "core/session/coll_config_defaults.h"
-#include "core/session/coll_communicators.h"
-#include "core/session/coll_neighbors.h"
-#include "core/session/coll_agree.h"
-#include "core/session/coll_shrink.h"
-#include "core/session/coll_measure.h"
-#include "core/session/coll_explain.h"
-#include "core/session/coll_shared_alloc.h"
-#include "core/session/coll_sum_leaves.h"
-#include "core/session/coll_init.h"
+#include "core/session/coll_progress_thread.h"    /* progress in the background                             */
+#include "core/session/coll_launchers.h"          /* rank and size from the variables of launchers          */
+#include "core/session/coll_config_defaults.h"    /* configuration and environment                          */
+#include "core/session/coll_communicators.h"      /* makes, derives and frees communicators                 */
+#include "core/session/coll_neighbors.h"          /* the graph of neighbors                                 */
+#include "core/session/coll_agree.h"              /* agreement on flags and on failed ranks                 */
+#include "core/session/coll_shrink.h"             /* after a failure: a communicator of the survivors       */
+#include "core/session/coll_grow.h"               /* processes that join                                    */
+#include "core/session/coll_explain.h"            /* explains the choice for a call                         */
+#include "core/session/coll_shared_alloc.h"       /* memory that the ranks of a host read in place          */
+#include "core/session/coll_sum_leaves.h"         /* the functions of leaf sums: memory, errors             */
+#include "core/session/coll_init.h"               /* opens transports, and runs the ranks of coll_spawn     */
 COLL__FOR_SPEED
-#include "transports/coll_threads.h"
-#include "transports/coll_alone.h"
-#include "transports/coll_tcp.h"
+#include "transports/coll_threads.h"              /* ranks in one address space; executes whole collectives */
+#include "transports/coll_alone.h"                /* a single rank, in a program without threads            */
+#include "transports/coll_tcp.h"                  /* ranks in many processes                                */
 COLL__FOR_SIZE
-#include "transports/coll_hybrid.h"
-#include "transports/coll_sim.h"
+#include "transports/coll_hybrid.h"               /* both: processes of one host, threads of many processes */
+#include "transports/coll_sim.h"                  /* any number of ranks in one thread with a virtual clock */
 COLL__FOR_SPEED
-#include "transports/coll_mpi.h"
-#include "carriers/coll_nccl.h"
+#include "transports/coll_mpi.h"                  /* ranks of MPI (COLL_WITH_MPI); executes whole collectives */
+#include "carriers/coll_nccl.h"                   /* buffers in GPU memory, through NCCL (COLL_WITH_NCCL)   */
 
 /* ---- >>communicators ---- */
 
@@ -256,7 +143,7 @@ static const coll__program coll__this_program = { coll__transports, &coll__nccl_
 static coll_status coll__init(coll_comm **out, const coll_config *config)
 {
     if (!out) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init: out is NULL");
-    return coll__open(&coll__this_program, 1, true, out, config);
+    return coll__open_one(&coll__this_program, out, config);
 }
 
 COLL_API coll_status coll_init(coll_comm **out, const coll_config *config)
@@ -270,7 +157,7 @@ COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_co
 
     if (!out) status = coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_threads: out is NULL");
     else if ((status = coll__check_count("coll_init_threads", count)) == COLL_OK)
-        status = coll__open(&coll__this_program, count, false, out, config);
+        status = coll__open(&coll__this_program, count, COLL__START_SEVERAL, out, config);
     return coll__started(status, config);
 }
 
@@ -390,16 +277,12 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why)
 
 COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out)
 {
-    if (out) *out = NULL;
-    const coll_status status = coll__enter(comm);
-    if (status < 0) return status;
-    if (!out) return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "shrink: out is NULL"));
-    return coll__leave(comm, coll__shrink_inside(comm, out));
+    return coll__next_world(comm, out, "shrink", COLL__SHRINKS(coll__shrink_inside));
 }
 
-COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity)
+COLL_API coll_status coll_join(coll_comm **out, const coll_config *config)
 {
-    return comm && *comm->guard ? coll__failed_ranks(comm, ranks, capacity) : 0;
+    return coll__started(coll__join(&coll__this_program, out, config), config);
 }
 
 COLL_API int coll_rank(const coll_comm *comm) { return comm ? comm->rank : -1; }
@@ -538,12 +421,6 @@ COLL_API int coll_link_text(const coll_comm *comm, char *text, size_t length)
     if (!*comm->guard) return COLL_ERR_FORKED;
     coll__numbers_print(&comm->numbers, all, sizeof all);
     return coll__give_text(text, length, all);
-}
-
-COLL_API coll_status coll_measure(coll_comm *comm)
-{
-    const coll_status status = coll__enter_alive(comm);
-    return status < 0 ? status : coll__leave(comm, coll__measure_inside(comm));
 }
 
 COLL_API uint64_t coll_overflows(const coll_comm *comm)
@@ -693,6 +570,7 @@ COLL__BOTH(sendrecv,
 #endif
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT DEFAULT
+#pragma clang diagnostic pop
 #else
 #pragma GCC pop_options
 #endif

@@ -1,7 +1,7 @@
 # bench.mk - the benchmarks: bench/README.md says what each measures.  The Makefile includes it.
 
 .PHONY: bench bench-threads bench-threads-full bench-tcp bench-tcp-full bench-nccl bench-processes bench-busy bench-python \
-        bench-ddp bench-mpi bench-compare bench-record bench-conv bench-queued bench-leaf-sum bench-leaf-call \
+        bench-ddp bench-mpi bench-compare bench-record bench-conv bench-queued bench-recovery bench-leaf-sum bench-leaf-call \
         bench-instructions footprint memory plots run-bench run-bench-threads run-bench-tcp run-plots
 
 bench:           ## measure allreduce on 2 threads and on 2 processes over TCP
@@ -68,6 +68,9 @@ footprint:       ## print how large a small program is, by what is left out of t
 
 memory: $(BUILD)/memory ## print what a rank takes of memory, between threads and over TCP
 	@$(BUILD)/memory
+
+bench-recovery: $(BUILD)/recovery ## from the death of a rank to the next allreduce, with a spare one: RUNS=9 RANKS=8 JOB=64
+	@$(BUILD)/recovery $(or $(RUNS),9) $(or $(RANKS),8) $(or $(JOB),64)
 
 bench-queued: $(BUILD)/queued ## many small collectives queued, compared with the same ones one after the other
 	@for what in "threads allreduce 8 2" "threads allgather 8 4" "tcp allreduce 8 2" "tcp allgather 8 2" "tcp allgather 1024 2" \

@@ -5,7 +5,10 @@
 #              count.  On a busy machine threads take turns otherwise, and look once more before they sleep: up to a third more
 #   usage: instructions.sh PROGRAM [most]      most: fail where the shortest is beyond its limit in the list below, and leave out
 #                                              valgrind.  x86-64
+# The limits are for gcc 12, and gcc 14 is below them, too.  Code of gcc 13 may take 1 % more.
 program=$1 strict=$2
+more=0
+case $(${CC:-cc} --version | head -n 1) in *' 13.'*) more=1 ;; esac
 
 count() { # calls: instructions of the whole process
     valgrind --tool=callgrind --callgrind-out-file=/dev/null --fair-sched=yes "$program" "$1" "$2" "$3" "$4" 2>&1 \
@@ -15,7 +18,7 @@ count() { # calls: instructions of the whole process
 passed=0 failed=0
 printf '%-10s %-10s %8s %10s %8s %8s\n' over call bytes shortest limit all
 while read -r over call bytes limit; do
-    all=-
+    limit=$((limit * (100 + more) / 100)) all=-
     if [ ! "$strict" ] && command -v valgrind > /dev/null; then
         few=$(count "$over" "$call" "$bytes" 1000)
         many=$(count "$over" "$call" "$bytes" 3000)

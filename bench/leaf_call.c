@@ -2,6 +2,7 @@
  *
  *     leaf_call -n 5                          five threads; 24 leaves in runs that are as equal as possible
  *     leaf_call -n 5 -l 1000 -b 64K,16M       another number of leaves, other vectors
+ *     leaf_call -n 5 -k 200                   lists of 200 buffers of 64 to 4,096 floats
  *     coll-run -n 5 --no-prefix leaf_call     processes over TCP; bench/leaf_call.py: hosts with links of 1 Gbit/s
  *
  * The ways take turns, so that other load of the machine affects all of them equally:
@@ -22,15 +23,16 @@
 #include <string.h>
 #include <time.h>
 
-enum { TURNS_MOST = 201, SIZES_MOST = 16 };
+enum { TURNS_MOST = 201, SIZES_MOST = 16, BUFFERS_MOST = 10000 };
 enum { PLAIN, ORDERED, SINGLE, SPLIT, WAYS };
 
-static struct options { int ranks, turns, leaves, sizes; size_t size[SIZES_MOST]; } options = { 0, 15, 24, 0, { 0 } };
+static struct options { int ranks, turns, leaves, buffers, sizes; size_t size[SIZES_MOST]; } options = { 0, 15, 24, 0, 0, { 0 } };
 
 typedef struct test {
     coll_comm *comm;
     coll_call  calls[WAYS];
     float     *x, *nodes, *results[WAYS];
+    coll_list_item *lists[WAYS];                  /* -k                                                       */
     size_t     count;
 } test;
 
@@ -66,6 +68,21 @@ static int nodes_of(int at, int end)
     return nodes;
 }
 
+/* Floats of buffer i of a list. */
+static size_t length_in(int i) { return (size_t)64 << i % 7; }
+
+/* With -k: cut a call into the buffers of a list. */
+static void cut(coll_call *call, coll_list_item **list, size_t nodes)
+{
+    *list = (coll_list_item *)need((size_t)options.buffers * sizeof **list);
+    for (size_t i = 0, at = 0; i < (size_t)options.buffers; at += length_in((int)i++))
+        (*list)[i] = (coll_list_item){ (const float *)call->send + at * nodes, (float *)call->recv + at, length_in((int)i),
+                                       COLL_F32 };
+    call->kind = COLL_ALLREDUCE_LIST, call->type = 0;
+    call->list = *list, call->list_count = options.buffers;
+    call->send = call->recv = NULL, call->count = 0;
+}
+
 /* The input of this rank and the nodes of its run. */
 static void make(test *t, coll_comm *comm, size_t bytes)
 {
@@ -78,11 +95,15 @@ static void make(test *t, coll_comm *comm, size_t bytes)
     t->x = (float *)need(bytes), t->nodes = (float *)need((size_t)nodes_of(first, end) * bytes);
     for (size_t i = 0; i < count; i++) t->x[i] = (float)((i * 7919 + (size_t)rank * 104729) % 4093) * 0.37f;
     float *node = t->nodes;
-    for (int at = first, length; at < end; at += length, node += count) {
-        float value = 0;
-        length = length_of(at, end);
-        for (int i = at; i < at + length; i++) value += leaf_of(i);
-        for (size_t i = 0; i < count; i++) node[i] = value;
+    size_t each = count;                          /* floats of a node                                         */
+    for (size_t k = 0, from = 0; from < count; k++, from += each) {
+        if (options.buffers) each = length_in((int)k);
+        for (int at = first, length; at < end; at += length, node += each) {
+            float value = 0;
+            length = length_of(at, end);
+            for (int i = at; i < at + length; i++) value += leaf_of(i);
+            for (size_t i = 0; i < each; i++) node[i] = value;
+        }
     }
     for (int way = 0; way < WAYS; way++) {
         t->results[way] = (float *)need(bytes);
@@ -92,12 +113,14 @@ static void make(test *t, coll_comm *comm, size_t bytes)
         call.first_leaf = way == SINGLE ? rank : way == SPLIT ? first : 0;
         call.leaves = way == SINGLE ? 1 : way != SPLIT ? 0 : end > first ? end - first : -1;
         t->calls[way] = call;
+        t->lists[way] = NULL;
+        if (options.buffers) cut(&t->calls[way], &t->lists[way], way == SPLIT ? (size_t)nodes_of(first, end) : 1);
     }
 }
 
 static void drop(test *t)
 {
-    for (int way = 0; way < WAYS; way++) free(t->results[way]);
+    for (int way = 0; way < WAYS; way++) free(t->results[way]), free(t->lists[way]);
     free(t->x), free(t->nodes);
 }
 
@@ -229,15 +252,19 @@ int main(int count, char **words)
         if (!strcmp(words[i], "-n")) options.ranks = atoi(words[i + 1]);
         else if (!strcmp(words[i], "-r")) options.turns = atoi(words[i + 1]);
         else if (!strcmp(words[i], "-l")) options.leaves = atoi(words[i + 1]);
+        else if (!strcmp(words[i], "-k")) options.buffers = atoi(words[i + 1]);
         else if (!strcmp(words[i], "-b")) sizes = words[i + 1];
         else count = 0;
     }
     if (count % 2 == 0 || options.turns < 1 || options.turns > TURNS_MOST || options.ranks < 0 || options.leaves < 1
-        || options.leaves > 100000) {
-        fprintf(stderr, "usage: leaf_call [-n RANKS] [-l LEAVES, to 100000] [-b SIZE,SIZE...] [-r TURNS, 1 to %d]\n", TURNS_MOST);
+        || options.leaves > 100000 || options.buffers < 0 || options.buffers > BUFFERS_MOST) {
+        fprintf(stderr, "usage: leaf_call [-n RANKS] [-l LEAVES, to 100000] [-b SIZE,SIZE... | -k BUFFERS] [-r TURNS, 1 to %d]\n",
+                TURNS_MOST);
         return 2;
     }
-    while (*sizes && options.sizes < SIZES_MOST) options.size[options.sizes++] = size_of(&sizes);
+    for (int i = 0; i < options.buffers; i++) options.size[0] += length_in(i) * sizeof(float);
+    if (options.buffers) options.sizes = 1;
+    while (!options.buffers && *sizes && options.sizes < SIZES_MOST) options.size[options.sizes++] = size_of(&sizes);
     if (options.ranks > 0) return coll_spawn(options.ranks, worker, NULL, NULL) != 0;
     if (coll_init(&comm, NULL)) return fprintf(stderr, "%s\n", coll_error(NULL)), 2;
     const int wrong = worker(comm, NULL);

@@ -2,11 +2,12 @@
  *
  *     leaf_sum [LEAVES [KIB...]]                   24 leaves of 64 KiB to 64 MiB unless said otherwise
  *
- * Each line is a length of a leaf.  In a turn, both add up the same leaves, one after the other; they take turns.  The leaves are
- * consecutive parts of a pool of 512 MiB, which no cache holds.  The loop adds all of them to one vector; coll_sum_add makes the
- * nodes of their tree.  Times are those of the processor, so that other programs only share the memory.  Printed are the
- * median of the loop, in GB of leaves a second; the median and the quartiles of the ratios within a turn, and the ratio of the
- * fastest turns: above 1 coll_sum_add is faster.  The nodes are compared bit for bit with those of a recursion first. */
+ * Each line is a length of a leaf.  In a turn, both add up leaves, one after the other; they take turns.  The leaves are
+ * consecutive parts of a pool of 512 MiB, which no cache holds; each way has its own, so that it does not find those of the other
+ * in a cache.  The loop adds all of them to one vector; coll_sum_add makes the nodes of their tree.  Times are those of the
+ * processor, so that other programs only share the memory.  Printed are the median of the loop, in GB of leaves a second; the
+ * median and the quartiles of the ratios within a turn, and the ratio of the fastest turns: above 1 coll_sum_add is faster.  The
+ * nodes are compared bit for bit with those of a recursion first. */
 #define COLL_IMPLEMENTATION
 #include "../coll.h"
 
@@ -91,11 +92,9 @@ static int measure(size_t bytes, int leaves)
     const int most = (int)(POOL / bytes) < leaves ? (int)(POOL / bytes) : leaves;
     if (!is_right(sum, count, most)) return fprintf(stderr, "%zu bytes: other bits\n", bytes), 1;
     for (int turn = -1; turn < turns; turn++) {
-        const size_t from = next_at;
         double times[2] = { 0, 0 };
         for (int way = 0; way < 2; way++) {
             const int is_sum = way ^ (turn & 1);
-            next_at = from;
             coll_sum_restart(sum, 0);
             const double began = now_s();
             for (int i = 0; i < leaves; i++) {

@@ -1,19 +1,5 @@
 /* coll_nccl.h - buffers in the memory of GPUs: calls are enqueued in a stream, and NCCL carries them out.
  *
- *   nccl/coll_nccl_abi.h     the functions of NCCL and of the driver, with own declarations
- *   nccl/coll_nccl_ptx.h     the kernels, from coll_nccl_kernels.cu
- *   nccl/coll_nccl_load.h    both libraries, loaded at run time
- *   nccl/coll_nccl_gpu.h     the device: its context, kernels, memory, events
- *   nccl/coll_nccl_state.h   a communicator of NCCL that extends one of the library; its failures
- *   nccl/coll_nccl_ways.h    which method a call uses, and why
- *   nccl/coll_nccl_calls.h   by NCCL alone
- *   nccl/coll_nccl_sums.h    by NCCL and kernels
- *   nccl/coll_nccl_host.h    by the host
- *   nccl/coll_nccl_checks.h  what is rejected
- *   nccl/coll_nccl_begin.h   calls are enqueued in the stream, and polled
- *   nccl/coll_nccl_handshake.h    the ranks of an NCCL communicator join over TCP
- *   this file                communicators are created, derived and ended; the public functions
- *
  * This is no transport but an extension of communicators (coll_comm.h), whose ranks are connected by a transport.  That transport
  * reports failures, detects ranks that wait in different calls, splits and shrinks.  A call has a number and a fingerprint like
  * any other.  It stays in the queue of its order until its event is complete.
@@ -24,18 +10,18 @@
 
 #if defined(COLL_WITH_NCCL)
 
-#include "nccl/coll_nccl_abi.h"
-#include "nccl/coll_nccl_ptx.h"
-#include "nccl/coll_nccl_load.h"
-#include "nccl/coll_nccl_gpu.h"
-#include "nccl/coll_nccl_state.h"
-#include "nccl/coll_nccl_ways.h"
-#include "nccl/coll_nccl_calls.h"
-#include "nccl/coll_nccl_sums.h"
-#include "nccl/coll_nccl_host.h"
-#include "nccl/coll_nccl_checks.h"
-#include "nccl/coll_nccl_begin.h"
-#include "nccl/coll_nccl_handshake.h"
+#include "nccl/coll_nccl_abi.h"                   /* the functions of NCCL and of the driver, with own declarations */
+#include "nccl/coll_nccl_ptx.h"                   /* the kernels, from coll_nccl_kernels.cu                 */
+#include "nccl/coll_nccl_load.h"                  /* both libraries, loaded at run time                     */
+#include "nccl/coll_nccl_gpu.h"                   /* the device: its context, kernels, memory, events       */
+#include "nccl/coll_nccl_state.h"                 /* a communicator of NCCL that extends one of the library; its failures */
+#include "nccl/coll_nccl_ways.h"                  /* which method a call uses, and why                      */
+#include "nccl/coll_nccl_calls.h"                 /* by NCCL alone                                          */
+#include "nccl/coll_nccl_sums.h"                  /* by NCCL and kernels                                    */
+#include "nccl/coll_nccl_host.h"                  /* by the host                                            */
+#include "nccl/coll_nccl_checks.h"                /* what is rejected                                       */
+#include "nccl/coll_nccl_begin.h"                 /* calls are enqueued in the stream, and polled           */
+#include "nccl/coll_nccl_handshake.h"             /* the ranks of an NCCL communicator join over TCP        */
 
 /* ---- >>communicators for the memory of the host ---- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0
  *
- * coll.h 0.4.0, not released, in one file.  Generated from coll.h, coll_impl.h, core/, transports/ and carriers/
+ * coll.h 0.4.0, 2026-11-29, in one file.  Generated from coll.h, coll_impl.h, core/, transports/ and carriers/
  * by `make dist`; do not edit.
  * MIT No Attribution: use it for any purpose, without conditions and without attribution; there is no warranty. */
 /* ---- coll.h ---- */
@@ -129,8 +129,8 @@
  *                      messages, unless one has arrived already; prepared calls that use messages; and if some ranks have made
  *                      more calls than others.  Calls of communicators of all ranks are compared when the last of them is freed
  *     at a next call   if none of the ranks that disagreed waits for another again, as in the same mistaken broadcast once more
- *     while waiting    over TCP, after rank 0 has freed its last communicator: ranks that wait for each other in different calls
- *                      get COLL_ERR_TIMEOUT, after stall_timeout_ms
+ *     while waiting    over TCP, after rank 0 has freed its last communicator; and in a call that the others have ended 256
+ *                      operations ago (over MPI and with COLL_SMALL: 2).  Ranks get COLL_ERR_TIMEOUT after stall_timeout_ms
  *
  * BUFFERS
  *         float all[16], mine[4] = { 1, 2, 3, 4 };
@@ -225,13 +225,16 @@
  * is rounded to it, not the leaves.
  *   Ranks first exchange their runs, 16 bytes each.  If these do not adjoin, every rank gets COLL_ERR_MISMATCH.  If each rank has
  * one node, as with equal powers of two, or with 24 leaves on 5 ranks as 8, 8, 4, 2 and 2, the call then sends what it sends
- * without leaves.  Otherwise nodes at the seams between ranks are sent to one rank and added there, if this saves bytes.  So p
- * ranks with V nodes send at most (p - 1)(1 + V / p) vectors; without leaves they send 2 (p - 1).  A run of n leaves has at most
- * 2 log2(n + 1) nodes.  24 leaves in equal runs on 5, 7 and 8 ranks take 1.38, 1.17 and 1.29 times the bytes.  Nodes are sent in
- * the type of the sum, results in the wire type.
+ * without leaves.  If all ranks share memory, none is sent: each of p ranks reads its share of the V nodes of all, V / p vectors;
+ * without leaves it reads one.  Otherwise nodes at the seams between ranks are sent to one rank and added there, if this saves
+ * bytes.  So p ranks with V nodes send at most (p - 1)(1 + V / p) vectors; without leaves they send 2 (p - 1).  A run of n leaves
+ * has at most 2 log2(n + 1) nodes.  24 leaves in equal runs on 5, 7 and 8 ranks take 1.38, 1.17 and 1.29 times the bytes.  Nodes
+ * are sent in the type of the sum, results in the wire type.
  *   With COLL_REPRODUCIBLE, `send` has the leaves themselves, in `type`.  The same leaves then give the same bits in any order.
- *   Leaves are for COLL_SUM and COLL_AVG in an allreduce, and in an allreduce_list, whose items each have nodes in send and are
- * reduced one by one.  COLL_STOCHASTIC, MX wires, residuals, named algorithms, GPU memory, COLL_SMALL and COLL_TINY exclude them.
+ *   Leaves are for COLL_SUM and COLL_AVG in an allreduce, and in an allreduce_list, whose items each have nodes in send.  Small
+ * items share messages, as without leaves: their nodes are copied.  Each item of more than 64 KiB, and each MiB of smaller ones
+ * of a type, is one sum with one exchange of runs.  COLL_STOCHASTIC, MX wires, residuals, named algorithms, GPU memory,
+ * COLL_SMALL and COLL_TINY exclude leaves.
  *
  * REDUCED PRECISION
  *         coll_allreduce_mixed(comm, x, x, n, COLL_F32, COLL_BF16, COLL_AVG);
@@ -324,7 +327,7 @@
  *     collectives in which it has not done its part; receives that name it; long messages to it; and receives from any source
  *     when all other ranks have freed the communicator
  *   All other calls continue: messages among the other ranks, and receives from any source that one of them serves.  A call that
- * needs the rank fails at once, or after it has waited a quarter of a second or more.  Over TCP, where data may still be in
+ * needs the rank fails at once, or after it has waited a tenth of a second or more.  Over TCP, where data may still be in
  * flight, it fails when nothing has arrived for liveness_timeout_ms since then, and never if liveness_timeout_ms is -1.  Only a
  * thread that waits or tests detects it.  Over MPI and transports that the program supplies, coll_free sends a message for this.
  *
@@ -362,8 +365,9 @@
  * only between ranks of the same host (kernel and network namespace).  The system looks up names, which may take longer than the
  * time limit.
  *   Rank 0 logs every 5 s which ranks are missing.  When the time is over, every rank that reached rank 0 reports this, and the
- * others report which addresses they tried and the result of each.  Ranks of another world (COLL_WORLD, size, protocol), or with
- * different arithmetic (see Compiling), are refused with a sentence, and rank 0 continues to wait.
+ * others report which addresses they tried and the result of each.  Ranks of another world (COLL_WORLD, size, protocol, and the
+ * job and its restart or step by torchrun, Slurm and others), or with different arithmetic (see Compiling), are refused with a
+ * sentence, and rank 0 continues to wait.
  *   If no address is given, these are used: MASTER_ADDR and MASTER_PORT (under torchrun the next port, if its agent has that
  * one); under Slurm the first host of the step, and a port from 20000 to 29999 that job and step determine; if Open MPI, MPICH,
  * Flux or PALS have started all ranks on one host, a file in $TMPDIR or /dev/shm.  Rank 0 must run on the host of that address.
@@ -412,19 +416,18 @@
  *     COLL_THREADS                                    how many ranks this process must make; another number is an error.
  *                                                     coll-run sets all of these (COLL_THREADS=T with --threads T, else 1),
  *                                                     COLL_WORLD, and with several hosts COLL_KEY
- *     COLL_WORLD=text                                 separates jobs that use the same address
- *     COLL_TRANSPORT=tcp|threads|sim|mpi, COLL_SIM=text       see Simulation, MPI
- *     COLL_MPI=auto|native|messages|blocking          see MPI.  In a program: coll_config.mpi
- *     COLL_KEY=secret, COLL_KEY_FILE=path             see Security.  The first line of the file; no other user may read it
- *     COLL_SECURITY=open|key|tls, or +check           see Security
+ *     COLL_WORLD=text, COLL_SITE=text                 separates jobs that use the same address; where this host is (see Hosts)
+ *     COLL_TRANSPORT=tcp|threads|sim|mpi, COLL_SIM=text, COLL_MPI=auto|native|messages|blocking       see Simulation, MPI
+ *     COLL_KEY=secret, COLL_KEY_FILE=path, COLL_SECURITY=open|key|tls, or +check       see Security.  The first line of the file;
+ *                                                     no other user may read it
  *     COLL_IO=auto|uring|poll                         auto: io_uring if it is available, else poll
- *     COLL_SITE=text                                  where this host is (see Hosts)
- *     COLL_SHARE=on|off                               off: processes of one host use TCP instead of shared memory
- *     COLL_SHM_COLLECTIVES=on|off                     off: they use shared memory for messages only
+ *     COLL_SHARE, COLL_SHM_COLLECTIVES=on|off         off: processes of one host use TCP, or shared memory for messages only
  *     COLL_LANES=1                                    connections to each peer, the same number on all ranks, up to 16.  More
  *                                                     help on links with a long latency, or with a limit for each connection.
  *                                                     A message of more than 64 KiB uses all that have room for it.
  *                                                     Between processes of a host one is enough, unless COLL_SHARE=off
+ *     COLL_ELASTIC=N                                  how many processes may wait to join (coll_grow)
+ *     COLL_JOIN=on, COLL_JOINED=FD                    coll_init joins (coll_join); it then writes a byte to descriptor FD
  *     COLL_BACKGROUND=on|off                          whether operations progress while the program computes (see Waiting)
  *     COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4      see Algorithms
  *     COLL_TUNING=path                                see Tuning
@@ -463,7 +466,8 @@
  *         if (coll_run(comm, &limited)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
  *   Late ranks.  A rank that is alive but late is waited for.  After 10 s, and then at doubling intervals, a line on the log
  * names it, and over TCP says what it does.  timeout_ms (of a call) or stall_timeout_ms (of a communicator) turn lateness into
- * COLL_ERR_TIMEOUT.  They count from when the program begins to wait, or to test while each test finds the call running.
+ * COLL_ERR_TIMEOUT.  They count from when the program begins to wait, or to test while each test finds the call running.  A rank
+ * that waits in the same call itself is not named: coll_failed_ranks then returns none.
  *   Dead ranks.  A process that ends is detected at once, unless a forked child of it continues without calling exec.  Such a
  * child holds the connections open.  The death is then detected as silence is; with liveness_timeout_ms < 0, when the child ends.
  *   If a rank sends no heartbeat for liveness_timeout_ms, it is declared dead: it is stopped, or its host or cable has failed.  A
@@ -499,9 +503,9 @@
  * Some ranks may have the result of the failed call, and others the error.  Therefore agree on where to continue, by coll_agree
  * before coll_shrink, or after it for example by an allreduce of the last complete step.  Both require a quorum: more than half
  * of the ranks, or exactly half including rank 0.  So a partitioned network never yields two jobs; a rank without a quorum gets
- * COLL_ERR_PEER.  If rank 0 is disconnected from most others, rank 0 is given up.
- *   coll_dump reports the last 256 operations to a function, or on stderr.  If COLL_DUMP=directory is set, every rank writes
- * them there when its communicator fails, as coll-RANK.json (after a coll_shrink coll-RANK.1.json, ...).
+ * COLL_ERR_PEER.  If rank 0 is disconnected from most others, rank 0 is given up.  Over TCP other processes may join (coll_grow,
+ * coll_replace).  coll_dump reports the last 256 operations to a function, or on stderr.  With COLL_DUMP=directory every rank
+ * writes them there when its communicator fails: coll-RANK.json (after a coll_shrink coll-RANK.1.json, ...).
  *
  * ALGORITHMS
  *         char why[512];
@@ -513,7 +517,7 @@
  * call cannot use, returns COLL_ERR_UNSUPPORTED.  COLL_ALGORITHM selects algorithms for all calls that can use them; an unknown
  * name is an error of coll_init.  Both must be the same on all ranks.
  *     barrier                     circulant:r tree:r
- *     broadcast                   tree:r scatter:r blocks:n chain:n dbtree:n
+ *     broadcast                   tree:r scatter:r blocks:n dbtree:n
  *     reduce                      gather:r direct tree:r blocks:n dbtree:n
  *     allreduce                   gather:r direct:r shares circulant:r ring tree:r dbtree:n census
  *     reduce_scatter, ...v        gather:r tree:r direct circulant:r ring
@@ -548,14 +552,13 @@
  *
  * TUNING
  *         char link[256];
- *         if (coll_measure(comm)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
  *         coll_link_text(comm, link, sizeof link), printf("%s\n", link);
- *   The cost model has four numbers.  They are built in, or read from a file, or (transport sim) those of the simulated machine,
- * or measured by coll_measure.  coll_explain says which, and coll_link_text writes them in the form of the file:
+ *   The cost model has four numbers.  They are built in, or read from a file, or (transport sim) those of the simulated machine.
+ * coll_explain says which, and coll_link_text writes them in the form of the file:
  *     latency=12us overhead=1.2us gbit=10 reduce=4GB/s
  *   latency is the time until a message arrives; overhead the time of one more message at the same time; gbit the bits on the
- * wire a second (or wire=, a rate); reduce the bytes added a second.  barrier= is the time of a barrier if the transport has its
- * own.  Values that the file does not contain are those built in; # begins a comment.
+ * wire a second (or wire=, a rate); reduce the bytes added a second.  barrier= in files of earlier versions is ignored.  Values
+ * that the file does not contain are those built in; # begins a comment.
  *   If hosts have links of different rates, the numbers are those of the slowest, and faster=0-2:2.5 says that the links of ranks
  * 0 to 2 have 2.5 times its rate; 4: is rank 4, and 4-: all ranks from 4 on.  Such words are in rising order, and ranks without
  * one have the slowest link.  A long allreduce then gives each rank a share that its link can carry: if one link of four has half
@@ -565,13 +568,10 @@
  *   coll-check measures the links between every two ranks, and writes such a file for jobs on the same hosts:
  *     coll-run -H a:4,b:4,c:4 coll-check --tuning job.tuning
  *     COLL_TUNING=job.tuning coll-run -H a:4,b:4,c:4 ./program
- *   coll_measure does not change faster=, site=, far_latency= and far_gbit=.  If rank 0 has a site, coll_measure uses ranks of
- * that site, provided that the ranks of each site are consecutive.
  *   Rank 0 reads the file, and sends its numbers to the others while they connect.  Only rank 0 needs tuning_file or COLL_TUNING;
  * on other ranks both are ignored.  coll_init_custom reads no file.
- *   Measured numbers vary from run to run, and must not change results.  So for sums of floats, and whenever the grouping affects
- * the bits, they choose only among algorithms that give the same bits.  A file may change such bits; with the same file they are
- * the same in every run.
+ *   A file may change the bits of sums of floats, because it may change the grouping.  With the same file they are the same in
+ * every run.
  *
  * SIMULATION
  *         COLL_TRANSPORT=sim COLL_SIM="latency=12us overhead=1.2us gbit=10 reduce=4GB/s hosts=8 seed=7 kill=3@120" ./program
@@ -586,12 +586,14 @@
  *     link to the others of rate far; capacity = messages in a channel (0: a send waits for its receive); seed; stack (KiB, MiB)
  *     kill=3@120   kill=3@1.5ms   stop=...            rank 3 at its 120th call of the transport, or at a time
  *     cut=4-7@1ms                                     ranks 4 to 7 from all others
- *     lose=2>1@5   late=2>1@5+3ms   pieces=2>1        message 5 from rank 2 to rank 1; without @: all of them
+ *     lose=2>1@5   late=2>1@5+3ms                     message 5 from rank 2 to rank 1; without @: all of them
  *     slow=3:0.5   slow=3:0.5@1ms                     the network of the host of rank 3 to half its rate
  *   coll_init_threads with transport "sim" gives all ranks to one thread, which starts operations on each and polls (coll_test).
  * If no operation can progress any more, every rank gets COLL_ERR_TIMEOUT and a sentence that names the waiting ranks and calls,
  * or COLL_ERR_MISMATCH if two wait in different calls.  The same seed gives the same order of events.  A rank that is killed or
  * stopped does not affect the result of coll_spawn.
+ *   With `elastic` in the coll_config of coll_spawn so many more ranks wait, and have the numbers behind the others in COLL_SIM.
+ * coll_grow and coll_replace take them: each calls the function of coll_spawn with the new communicator.
  *
  * MPI
  *         #define COLL_WITH_MPI 1                                       compiled by mpicc
@@ -693,7 +695,7 @@
  *
  *   profile                transports         collectives                                           types
  *   COLL_LEAST             threads            allreduce                                             f32
- *   COLL_SMALL             threads, tcp, mpi  broadcast, reduce, gather, scatter (and alltoall)     i32, f32, f64, bf16
+ *   COLL_SMALL             threads, tcp, mpi  broadcast, reduce, gather, scatter                    i32, f32, f64, bf16
  *   COLL_TINY              the program's own  broadcast, reduce                                     i32, f32
  *
  *   Each also has barrier, allreduce and allgather.  A list of the program replaces the profile's.
@@ -708,13 +710,13 @@
  *   COLL_ONLY_TRANSPORTS   of threads, tcp, sim and mpi; hybrid stands for threads,tcp; mpi takes COLL_WITH_MPI, too
  *   COLL_ONLY_KINDS        of barrier, broadcast, reduce, allreduce, reduce_scatter, scan, gather, scatter, allgather, alltoall
  *                          and neighbor.  A name includes all its forms: alltoall includes alltoallv and alltoallw.  The
- *                          library itself needs barrier, allreduce and allgather; with the cost model broadcast and alltoall;
- *                          with hierarchies reduce_scatter and alltoall, scatter for a broadcast, gather for a reduce
+ *                          library itself needs barrier, allreduce and allgather; with hierarchies reduce_scatter and
+ *                          alltoall, scatter for a broadcast, gather for a reduce
  *   COLL_ONLY_TYPES        of the names that coll_type_name gives (coll_feature_types.h)
  *
  *   switch                 leaves out
- *   COLL_NO_CHOICE         all algorithms but one for each collective, the cost model, coll_measure, tuning files,
- *                          coll_call.algorithm; and what COLL_NO_HIERARCHY leaves out
+ *   COLL_NO_CHOICE         all algorithms but one for each collective, the cost model, tuning files, coll_call.algorithm; and
+ *                          what COLL_NO_HIERARCHY leaves out
  *   COLL_NO_COUNTS         blocks of different lengths: gatherv, scatterv, allgatherv, reduce_scatterv, alltoallv, alltoallw,
  *                          collectives of neighbors; and what COLL_NO_HIERARCHY leaves out
  *   COLL_NO_ENV            environment variables: coll_config has all settings
@@ -779,38 +781,17 @@
 #error "a profile or a switch (COLL_NO_..., COLL_WITH_..., COLL_PORTABLE) is defined as 0, which sets it: do not define it"
 #endif
 
-/* ---- >>switches that were removed ---- */
+/* ---- >>switches that 0.3 removed ---- */
 
-#if defined(COLL_NO_SIM) || defined(COLL_NO_TCP) || defined(COLL_NO_THREADS) || defined(COLL_NO_JOINED)
-#error "COLL_NO_SIM, _TCP, _THREADS and _JOINED were removed: list what you need, as in -DCOLL_ONLY_TRANSPORTS=threads,tcp"
-#endif
-#if defined(COLL_NO_MIXED) || defined(COLL_NO_FP8) || defined(COLL_NO_MX) || defined(COLL_NO_COMPLEX) || defined(COLL_NO_PAIRS) \
-    || defined(COLL_NO_INT8_16)
-#error "COLL_NO_MIXED, _FP8, _MX, _COMPLEX, _PAIRS and _INT8_16 were removed: list what you need, as in -DCOLL_ONLY_TYPES=i32,f32"
-#endif
-#if defined(COLL_NO_NEIGHBORS)
-#error "COLL_NO_NEIGHBORS was removed: list the collectives that you need in COLL_ONLY_KINDS"
-#endif
-#if defined(COLL_NO_TUNER)
-#error "COLL_NO_TUNER was removed: use COLL_NO_CHOICE"
-#endif
-#if defined(COLL_NO_LAUNCHERS)
-#error "COLL_NO_LAUNCHERS was removed: use COLL_NO_NETWORKS"
-#endif
-#if defined(COLL_NO_STDIO)
-#error "COLL_NO_STDIO was removed: use COLL_NO_OS"
-#endif
-#if defined(COLL_NO_MESSAGES)
-#error "COLL_NO_MESSAGES was removed: use COLL_LEAST"
-#endif
-#if defined(COLL_NO_LANES) || defined(COLL_NO_RECORDER) || defined(COLL_NO_BACKGROUND) || defined(COLL_NO_LISTS) \
-    || defined(COLL_NO_STRIDES) || defined(COLL_NO_WATCH) || defined(COLL_NO_STOCHASTIC) || defined(COLL_NO_REPRODUCIBLE) \
-    || defined(COLL_NO_SCALE)
-#error "COLL_NO_LANES, _RECORDER, _BACKGROUND, _LISTS, _STRIDES, _WATCH, _STOCHASTIC, _REPRODUCIBLE and _SCALE were removed: \
-only the profiles (COLL_LEAST, COLL_SMALL, COLL_TINY) leave out these parts"
-#endif
-#if defined(COLL_NO_ARENA)
-#error "COLL_NO_ARENA was removed: link with -ffunction-sections and -Wl,--gc-sections, which leave out functions not called"
+#if defined(COLL_NO_SIM) || defined(COLL_NO_TCP) || defined(COLL_NO_THREADS) || defined(COLL_NO_JOINED) \
+    || defined(COLL_NO_MIXED) || defined(COLL_NO_FP8) || defined(COLL_NO_MX) || defined(COLL_NO_COMPLEX) \
+    || defined(COLL_NO_PAIRS) || defined(COLL_NO_INT8_16) || defined(COLL_NO_NEIGHBORS) || defined(COLL_NO_TUNER) \
+    || defined(COLL_NO_LAUNCHERS) || defined(COLL_NO_STDIO) || defined(COLL_NO_MESSAGES) || defined(COLL_NO_LANES) \
+    || defined(COLL_NO_RECORDER) || defined(COLL_NO_BACKGROUND) || defined(COLL_NO_LISTS) || defined(COLL_NO_STRIDES) \
+    || defined(COLL_NO_WATCH) || defined(COLL_NO_STOCHASTIC) || defined(COLL_NO_REPRODUCIBLE) || defined(COLL_NO_SCALE) \
+    || defined(COLL_NO_ARENA)
+#error "a switch COLL_NO_... is set that was removed: use COLL_ONLY_TRANSPORTS, COLL_ONLY_TYPES, COLL_ONLY_KINDS, a profile \
+(COLL_LEAST, COLL_SMALL, COLL_TINY) or another switch (coll_features.h)"
 #endif
 
 /* ---- >>profiles ---- */
@@ -847,6 +828,12 @@ only the profiles (COLL_LEAST, COLL_SMALL, COLL_TINY) leave out these parts"
 #define COLL__HAS_HYBRID (COLL__HAS_TCP && COLL__HAS_THREADS && COLL__UNSET(COLL_NO_SHM) && !COLL__IS_SMALL)
 #define COLL__HAS_SHM (COLL__UNSET(COLL_NO_SHM) && COLL__UNSET(COLL_PORTABLE) && !COLL__IS_SMALL)
 #define COLL__HAS_DOMAIN (COLL__HAS_SHM && COLL__HAS_HYBRID)          /* domains of several processes         */
+
+#if COLL__HAS_LEAVES                              /* the tree of a codec or a round; NULL: one input of each rank */
+#define COLL__LEAVES_OF(it) ((const coll__leaves *)(it)->leaves)
+#else
+#define COLL__LEAVES_OF(it) ((void)(it), (const coll__leaves *)NULL)
+#endif
 
 /* ---- >>contradictions ---- */
 
@@ -978,13 +965,13 @@ enum { coll__unknown_collective = COLL__KINDS_ASKED };
 #endif
 
 /* Barrier, allreduce and allgather are always there. */
-#define COLL__HAS_BROADCAST ((COLL__KINDS_ASKED & 2) != 0 || COLL__HAS_CHOICE)
+#define COLL__HAS_BROADCAST ((COLL__KINDS_ASKED & 2) != 0)
 #define COLL__HAS_REDUCE ((COLL__KINDS_ASKED & 4) != 0)
 #define COLL__HAS_REDUCE_SCATTER ((COLL__KINDS_ASKED & 16) != 0 || COLL__HAS_HIERARCHY)
 #define COLL__HAS_SCAN ((COLL__KINDS_ASKED & 32) != 0)
 #define COLL__HAS_GATHER ((COLL__KINDS_ASKED & 64) != 0 || (COLL__HAS_REDUCE && COLL__HAS_HIERARCHY))
 #define COLL__HAS_SCATTER ((COLL__KINDS_ASKED & 128) != 0 || (COLL__HAS_BROADCAST && COLL__HAS_HIERARCHY))
-#define COLL__HAS_ALLTOALL ((COLL__KINDS_ASKED & 1536) != 0 || COLL__HAS_CHOICE)      /* coll_neighbors uses one */
+#define COLL__HAS_ALLTOALL ((COLL__KINDS_ASKED & 1536) != 0)      /* coll_neighbors uses one */
 #define COLL__HAS_NEIGHBOR ((COLL__KINDS_ASKED & 1024) != 0)
 
 /* ---- core/base/coll_feature_types.h ---- */
@@ -992,8 +979,8 @@ enum { coll__unknown_collective = COLL__KINDS_ASKED };
  * -DCOLL_ONLY_TYPES=i32,f32,bf16.
  *
  * The list selects arithmetic: reductions of the type, and conversions to and from it, those for the wire among them.  Elements
- * of any type can be sent, and reduced by COLL_USER.  Narrow floats add f32, in which they are summed.  So does the cost model,
- * which measures with it.  The maximum of u64 is always included. */
+ * of any type can be sent, and reduced by COLL_USER.  Narrow floats add f32, in which they are summed.  The maximum of u64 is
+ * always included. */
 #ifndef COLL_FEATURE_TYPES_H
 #define COLL_FEATURE_TYPES_H
 
@@ -1046,7 +1033,7 @@ enum { coll__unknown_type = COLL__WORDS(|, COLL__TYPED, COLL_ONLY_TYPES) != 0 };
 #else
 #define COLL__TYPES_ASKED COLL__TYPES_ALL
 #endif
-#if COLL__TYPES_ASKED & COLL__TYPES_MIXED || COLL__HAS_CHOICE
+#if COLL__TYPES_ASKED & COLL__TYPES_MIXED
 #define COLL__TYPES_THERE (COLL__TYPES_ASKED | COLL__TYPED_f32)
 #else
 #define COLL__TYPES_THERE COLL__TYPES_ASKED
@@ -1202,10 +1189,6 @@ typedef struct coll_request coll_request;
 #ifndef COLL_CONFIG_H
 #define COLL_CONFIG_H
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* ---- >>simulation: many ranks in one thread, under a virtual clock ---- */
 
 /* A fault of a simulated machine. */
@@ -1215,7 +1198,6 @@ typedef enum coll_sim_fault_kind {
     COLL_SIM_CUT,                 /* from `time` on, ranks rank..peer are disconnected from the others       */
     COLL_SIM_LOSE,                /* message `number` (0: each) from rank to peer (-1: to all) is lost; later ones are delayed */
     COLL_SIM_LATE,                /* it arrives `amount` seconds late                                        */
-    COLL_SIM_PIECES,              /* it arrives byte by byte                                                 */
     COLL_SIM_SLOW                 /* from `time` on, the network of the rank's host has `amount` of its rate; 0.5: half */
 } COLL_INT32 coll_sim_fault_kind;
 
@@ -1306,6 +1288,8 @@ typedef struct coll_config {
     const char *tuning_file;      /* the numbers of the cost model, read by rank 0 (see Tuning); default: COLL_TUNING, or none */
     int         background;       /* COLL_ON: a thread of the library progresses operations while the program computes (see
                                      Waiting); default: COLL_BACKGROUND, or COLL_ON unless liveness_timeout_ms is -1 */
+    int         elastic;          /* how many processes may wait to join (coll_grow), at most 256; default: COLL_ELASTIC, or
+                                     none                                                                   */
     const char *dump;             /* a directory to which this rank writes its last operations if the communicator fails
                                      (coll-RANK.json); default: COLL_DUMP, or none                          */
     coll_tcp    tcp;              /* options of transport tcp                                               */
@@ -1316,10 +1300,6 @@ typedef struct coll_config {
                                      on all ranks; default: COLL_MPI, or auto                               */
     uint64_t    reserved[8];      /* must be 0                                                               */
 } coll_config;
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* COLL_CONFIG_H */
 
@@ -1370,24 +1350,62 @@ COLL_API int coll_world_rank(const coll_comm *comm, int rank);
  * may be called from any thread, also while another one waits inside a call, and from a signal handler (see Errors). */
 COLL_API coll_status coll_abort(coll_comm *comm, const char *why);
 
-/* Make a communicator of the ranks that are left after a failure, in the order of `comm`.  Each of them must call
- * it, on the communicator of coll_init or on one derived from it.  It needs nothing from failed ranks.  COLL_ERR_PEER: there is
- * no quorum, or the others have given this rank up, for ever.  It waits for ranks that are not known to have failed until
- * start_timeout_ms; if those that have called it are a quorum, only for twice liveness_timeout_ms (10 s at most) after the last
- * one.  A process that ends in the meantime is detected at once.  Then all others get a communicator, or COLL_ERR_PEER, within
- * about liveness_timeout_ms.  A process that is stopped or disconnected in the meantime is detected after twice that time.  If
- * rank 0 has failed and the ranks are no quorum, it is indistinguishable from a late rank.  All ranks that get COLL_OK have the
- * same communicator, even if more ranks fail meanwhile.  After an error it may be called again, on `comm` or on any communicator
- * with the same ranks: retries and late ranks never make a second communicator.  `comm` is unchanged and must be freed.  The new
- * communicator can be shrunk in turn.  Over TCP once for each coll_init; in a simulated job for one list of ranks. */
+/* Make a communicator of the ranks that are left after a failure, in the order of `comm`.  Each of them must call it, on the
+ * communicator of coll_init or on one derived from it.  It needs nothing from failed ranks.  COLL_ERR_PEER: there is no quorum,
+ * or the others have given this rank up, for ever.  COLL_ERR_MEMORY, COLL_ERR_SYSTEM: this rank lacks memory, descriptors or a
+ * thread; the others may go on without it.  It waits for ranks that are not known to have failed until start_timeout_ms; if those
+ * that have called it are a quorum, only for twice liveness_timeout_ms (10 s at most) after the last one.  A process that ends in
+ * the meantime is detected at once.  Then all others get a communicator, or COLL_ERR_PEER, within about liveness_timeout_ms.  A
+ * process that is stopped or disconnected in the meantime is detected after twice that time.  If rank 0 has failed and the ranks
+ * are no quorum, it is indistinguishable from a late rank.  All ranks that get COLL_OK have the same communicator, even if more
+ * ranks fail meanwhile.  After an error it may be called again, on `comm` or on any communicator with the same ranks: retries and
+ * late ranks never make a second communicator.  `comm` is unchanged and must be freed.  The new communicator can be shrunk in
+ * turn.  In it ranks of one process share the memory of their host, as those of several do.  Over TCP once for each coll_init; in
+ * a simulated job for one list of ranks. */
 COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out);
+
+/* A job whose coll_config has `elastic` takes processes that call coll_join.  They wait at rank 0 until all ranks call coll_grow:
+ *     if (coll_grow(comm, &more) == COLL_OK && more) coll_free(comm), comm = more;      all ranks, between two steps
+ *     if (coll_join(&comm, &config) == COLL_OK) restore(comm);                          the process that joins
+ * With `elastic` ranks that are all in one process are over TCP, too, and need an address.  Those of coll_spawn take none, unless
+ * they are simulated.  In a process that shall have several ranks, a thread for each calls coll_join, and waits by itself. */
+
+/* Take the processes that wait into a new communicator, behind the ranks of `comm`, which keep their order.  *out is NULL if none
+ * waits: `comm` goes on.  Otherwise free `comm`, and with it derived communicators, prepared calls and memory from coll_alloc.
+ * All ranks call it on the communicator of the whole job, with no operation under way.  Ranks and joining processes that die
+ * meanwhile are left out.  Processes that join are no part of a quorum (coll_shrink) before they are in the new communicator.
+ * The numbers of a tuning file are not kept.
+ * COLL_ERR_PEER: call coll_shrink on `comm`; its new communicator may have the joining processes.  COLL_ERR_ARGUMENT: `comm` is a
+ * derived communicator, or an operation is under way.  COLL_ERR_UNSUPPORTED: the transport is neither TCP nor sim. */
+COLL_API coll_status coll_grow(coll_comm *comm, coll_comm **out);
+
+/* coll_shrink, and processes that wait take the places of the failed ranks, of rank 0 too.  All others keep their ranks, and the
+ * size stays.  If fewer come in start_timeout_ms, they take the lowest of these places, and the ranks behind the others move up.
+ * A process that dies while it joins is replaced by another one that waits.  If one rank calls coll_replace after a failure, and
+ * others coll_shrink, all replace.
+ * Errors are those of coll_shrink and coll_grow: after COLL_ERR_PEER call coll_replace or coll_shrink again, on `comm`. */
+COLL_API coll_status coll_replace(coll_comm *comm, coll_comm **out);
+
+/* Join a job, and wait until it takes this process, at most for start_timeout_ms.  Job and process have the same `world`,
+ * `security`, `key` and `lanes`.  `address` is where a rank listens, or a list ("hostA:4000,hostB:4000"); it cannot be a
+ * rendezvous file.  rank, size and hosts are ignored.  COLL_ERR_TIMEOUT: it was not taken.  COLL_ERR_DENIED: the key is another
+ * one.  COLL_ERR_PROTOCOL: the job is another one, or has no `elastic`. */
+COLL_API coll_status coll_join(coll_comm **out, const coll_config *config);
+
+/* Return how many processes wait, at rank 0; 0 at other ranks. */
+COLL_API int coll_waiting(const coll_comm *comm);
+
+/* Return the rank that a rank of `comm`, a communicator of coll_shrink, coll_grow or coll_replace, had in the one before.
+ * COLL_RANK_NONE: it was not in it; or this process was not, because it has joined. */
+COLL_API int coll_former_rank(const coll_comm *comm, int rank);
 
 /* Agree on the bitwise AND of the flags of all ranks that have not failed, and on which ones have failed: *flags and, until the
  * next call, coll_failed_ranks are the same on all ranks that get COLL_OK.  All ranks that have not failed must call it, before
- * or after a failure, in the order of their collectives; non-blocking calls may be under way.  Quorum, late ranks and ranks that
- * are given up are those of coll_shrink.  After an error *flags is unchanged, and a repeated call returns the result that others
- * have, if there is one.  A rank passes its own on in its next coll_agree or coll_shrink: after COLL_ERR_PEER call one before
- * coll_free.  Cost: an allreduce of 8 bytes and a barrier; after a failure about 4 notes between each rank and one. */
+ * or after a failure, in the order of their collectives; non-blocking calls may be under way.  After a failure, communicators
+ * with the same ranks share this order.  Quorum, late ranks and ranks that are given up are those of coll_shrink.  After an error
+ * *flags is unchanged, and a repeated call returns the result that others have, if there is one.  A rank passes its own on in its
+ * next coll_agree or coll_shrink: after COLL_ERR_PEER call one before coll_free.  Cost: an allreduce of 8 bytes and a barrier;
+ * after a failure about 4 notes between each rank and one. */
 COLL_API coll_status coll_agree(coll_comm *comm, uint64_t *flags);
 
 /* Return how many ranks of `comm` are known to have failed, and write the first `capacity` of them.  The one that ended the
@@ -1724,11 +1742,6 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
  * incomplete. */
 COLL_API void coll_dump(coll_comm *comm, void (*line)(void *context, const char *text), void *context);
 
-/* Measure the link between rank 0 and some of the others, the rate of sums, and a barrier of the transport.  From here on
- * algorithms are chosen by these numbers (see Tuning).  All ranks of `comm` must call it.  It takes some 10 ms on a fast
- * network.  Communicators made from this one afterwards inherit the numbers; prepared calls from before keep theirs. */
-COLL_API coll_status coll_measure(coll_comm *comm);
-
 /* Write the numbers of the cost model in the form of a tuning file: "latency=12us overhead=4us gbit=16 reduce=10GB/s".
  * Returns the length as snprintf does, or a negative coll_status. */
 COLL_API int coll_link_text(const coll_comm *comm, char *text, size_t length);
@@ -1745,20 +1758,12 @@ COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *rece
 /* Return the virtual seconds that have passed for this rank of a simulated job; 0 in other jobs. */
 COLL_API double coll_sim_time(const coll_comm *comm);
 
-#ifdef __cplusplus
-}
-#endif
-
 /* ---- core/contract/coll_memory.h ---- */
 /* coll_memory.h - allocators that the program supplies, and the arena of the library.  Public; coll.h includes it. */
 #ifndef COLL_H
 #endif
 #ifndef COLL_MEMORY_H
 #define COLL_MEMORY_H
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Allocates all memory of a communicator and of everything made from it: derived and shrunk communicators, requests, and
  * temporary memory of coll_init.  The allocator must exist until all of them are freed.  Several threads may call it at the
@@ -1842,10 +1847,6 @@ COLL_API void *coll_alloc(coll_comm *comm, size_t length);
  * has returned on this rank. */
 COLL_API void coll_dealloc(coll_comm *comm, void *at);
 
-#ifdef __cplusplus
-}
-#endif
-
 #endif /* COLL_MEMORY_H */
 /* ---- core/contract/coll_leaf_nodes.h ---- */
 /* coll_leaf_nodes.h - the nodes of a run of leaves, for a call with leaves (see Leaves in coll.h).  Public; coll.h includes it.
@@ -1854,10 +1855,6 @@ COLL_API void coll_dealloc(coll_comm *comm, void *at);
 #endif
 #ifndef COLL_LEAF_NODES_H
 #define COLL_LEAF_NODES_H
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /*     coll_sum_begin(&sum, first, n, COLL_F32, NULL);
  *     for (int64_t i = first; i < last; i++) compute(i, gradient), coll_sum_add(sum, gradient);
@@ -1892,10 +1889,6 @@ COLL_API coll_status coll_sum_end(coll_sum *sum, coll_call *call);
 /* Free a sum.  NULL is allowed. */
 COLL_API void coll_sum_free(coll_sum *sum);
 
-#ifdef __cplusplus
-}
-#endif
-
 #endif /* COLL_LEAF_NODES_H */
 /* ---- core/contract/coll_transport.h ---- */
 /* coll_transport.h - the interface of a transport, which carries messages.  Public: a program may supply its own.
@@ -1925,10 +1918,6 @@ COLL_API void coll_sum_free(coll_sum *sum);
 #endif
 #ifndef COLL_TRANSPORT_H
 #define COLL_TRANSPORT_H
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 enum { COLL_HEAD_LENGTH = 32 };                   /* identifies the call of a message; opaque to a transport  */
 
@@ -2008,7 +1997,8 @@ typedef struct coll_transport {
 
     /* Optional: execute a whole collective.  Called again until it returns something other than COLL_PENDING.
      * COLL_ERR_UNSUPPORTED declines: it must do so on all ranks, with unchanged inputs, and at the first call if tasks are
-     * before it.  Sets the cause of an error in *failure.  COLL_TINY never calls it. */
+     * before it.  It must decline flags that it does not know.  Sets the cause of an error in *failure.  COLL_TINY never calls
+     * it. */
     coll_offload_fn *offload;
 
     /* Optional, with offload: the number of tasks of a group that are offered, in order, while an earlier one is pending;
@@ -2040,8 +2030,8 @@ typedef struct coll_transport {
     /* Optional: the site of a rank's host, as any number that is equal for hosts of one site.  Default: one site. */
     int         (*site)    (void *context, int rank);
 
-    /* Optional: this rank waits for long, in the collective with this head.  Ranks may wait for one another in different calls,
-     * which no message shows.  If two reports show different calls, the transport must fail with COLL_ERR_MISMATCH. */
+    /* Optional, repeated: this rank waits long in the collective with this head.  Ranks may wait for one another in different
+     * calls, which no message shows.  If two reports show different calls, the transport must fail with COLL_ERR_MISMATCH. */
     void        (*report_stall)(void *context, const unsigned char *head);
 
     /* Optional: mark the ranks that an offloaded task waits for. */
@@ -2095,11 +2085,13 @@ typedef struct coll_transport {
 COLL_API coll_status coll_init_custom(const coll_transport *transport, void *context, int rank, int size,
                                       coll_comm **out, const coll_config *config);
 
+#endif /* COLL_TRANSPORT_H */
+
+/* ---- coll.h, continued ---- */
 #ifdef __cplusplus
 }
 #endif
 
-#endif /* COLL_TRANSPORT_H */
 /* ---- core/contract/coll_wrap.h ---- */
 /* coll_wrap.h - communicators made from those of NCCL and MPI.  Public; coll.h includes it. */
 #ifndef COLL_H
@@ -2107,13 +2099,17 @@ COLL_API coll_status coll_init_custom(const coll_transport *transport, void *con
 #ifndef COLL_WRAP_H
 #define COLL_WRAP_H
 
-/* ---- >>gpu: the same calls on buffers in GPU memory, through NCCL (see GPUs); with COLL_WITH_NCCL ---- */
-
-#if defined(COLL_WITH_NCCL)
+#if defined(COLL_WITH_MPI)
+#include <mpi.h>
+#endif
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- >>gpu: the same calls on buffers in GPU memory, through NCCL (see GPUs); with COLL_WITH_NCCL ---- */
+
+#if defined(COLL_WITH_NCCL)
 
 struct ncclComm;                                  /* ncclComm_t is a pointer to it                            */
 struct CUstream_st;                               /* cudaStream_t and CUstream are pointers to it             */
@@ -2137,19 +2133,11 @@ COLL_API coll_status coll_set_stream_ordered(coll_comm *comm, bool is_ordered);
 /* Make later work in `stream` wait for a request.  The caller does not block.  Not needed for the request's own stream. */
 COLL_API coll_status coll_stream_wait(struct CUstream_st *stream, coll_request *request);
 
-#ifdef __cplusplus
-}
-#endif
 #endif
 
 /* ---- >>mpi: communicators of MPI ---- */
 
 #if defined(COLL_WITH_MPI)
-#include <mpi.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Make a communicator of the ranks of an MPI communicator, with the same numbers.  All of them must call it, after
  * MPI_Init_thread and with the same COLL_MPI (see MPI in the manual; coll_config.mpi is for coll_init).  `comm` remains the
@@ -2157,9 +2145,10 @@ extern "C" {
  * MPI_Finalize. */
 COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
 
+#endif
+
 #ifdef __cplusplus
 }
-#endif
 #endif
 
 #endif /* COLL_WRAP_H */
@@ -2172,122 +2161,9 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
 /* ---- coll_impl.h ---- */
 /* coll_impl.h - the list of all parts, and the public functions.
  *
- * In reading order; each part uses only parts above it.  Parts in folders include what they use, so that each can be compiled
- * alone.  tests/layers.sh checks both.
- *
- *   coll.h                          the public interface and the manual
- *   core/base/                      basics
- *     coll_features.h               switches and profiles; coll.h includes it
- *     coll_platform_check.h         refuses unsuitable compilers and options; pragmas for the rest
- *     coll_sizes.h                  sizes of buffers, caches and limits
- *     coll_system.h                 the operating system: Linux, or POSIX (COLL_PORTABLE); without one (COLL_NO_OS)
- *                                   coll_system_none.h
- *     coll_base.h                   arithmetic, processors, time, numbers as bytes, memory
- *     coll_cpu.h                    instruction sets of the processor
- *     coll_text.h                   sentences: texts, log lines, asserts, failures
- *     coll_arena.h                  an allocator in one block of the program's memory
- *     coll_environment.h            environment variables as texts and numbers, and fields that they fill
- *     coll_segment.h                memory that processes of one host share
- *     coll_hmac.h                   proof of a shared key: SHA-256, HMAC, nonces
- *   core/numbers/                   elements: knows types and memory; not ranks, messages or time
- *     coll_types.h                  element types, kernel tiers, conversion of single numbers
- *     coll_arithmetic.h             where this program's arithmetic differs from IEEE 754
- *     coll_stream_store.h           streaming stores
- *     coll_simd.h                   vectors of sixteen elements, for the tiers of x86-64
- *     coll_convert.h                conversion of arrays of floats
- *     coll_stochastic.h             the same with stochastic rounding
- *     coll_reproducible.h           sums that do not depend on the order of the terms
- *     coll_overflow.h               detection of infinities and NaNs
- *     coll_mx.h                     groups of numbers with a common exponent, for the wire
- *     coll_reduce_ops.h             folds of two sources: the table of all (type, operation) pairs
- *     coll_sums16.h                 sums of 16-bit floats, by special instructions
- *     coll_codec.h                  formats of elements in memory, on the wire and in sums
- *     coll_reduce_kernels.h         all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
- *     coll_leaf_sum.h               sums of runs of leaves, one leaf after the other
- *   core/algorithms/                schedules: knows ranks and blocks; not bytes, types, memory or sockets
- *     coll_round.h                  steps of algorithms: send, recv, copy, fold, in rounds
- *     coll_leaves.h                 the tree of a sum over leaves, cut into terms
- *     coll_ring_bruck.h             rounds at fixed distances on a circle: circulant, alltoall, direct, ring
- *     coll_tree.h                   rounds with a root: tree and chain
- *     coll_blocks.h                 broadcast and reduce of n blocks in the fewest rounds
- *     coll_scan.h                   prefix sums, and the census
- *     coll_uneven_split.h           ranks with faster links, and uneven splits of vectors
- *     coll_link_model.h             numbers of the link, and the length of slices
- *     coll_cost.h                   costs of algorithms, as closed forms
- *     coll_algorithms.h             the algorithms, composed of these, and their table
- *     coll_tuner.h                  the candidates for a call, and the choice by the cost model
- *   core/contract/                  interfaces of calls and transports
- *     coll_config.h                 the configuration, and the simulated machine; coll.h includes it
- *     coll_memory.h                 memory of the program: allocators, arenas; coll.h includes it
- *     coll_leaf_nodes.h             nodes of a run of leaves, for calls with leaves; coll.h includes it
- *     coll_wrap.h                   communicators made from those of NCCL and MPI; coll.h includes it
- *     coll_transport.h              the interface of a transport; coll.h includes it
- *     coll_shape.h                  blocks in the buffers of each kind of call: a row for each kind
- *     coll_keyvalue.h               numbers with units as texts, and texts of such words
- *     coll_tuning.h                 link numbers for the cost model, as text and in a file
- *     coll_transport_registry.h     opening transports: settings and results
- *   core/membership/                who continues after a failure: state machines without sockets, threads, clocks or memory
- *     coll_decision.h               quorum, decisions, and their notes as bytes
- *     coll_consensus.h              how the members of a world decide: Paxos
- *   core/engine/                    communicators, requests, and their progress
- *     coll_topology.h               ranks grouped by host
- *     coll_comm.h                   sessions, communicators, orders, requests; fingerprints
- *     coll_error_text.h             descriptions of calls, and error sentences
- *     coll_strides.h                blocks that are columns of a matrix: packing, unpacking
- *     coll_activity.h               what this rank is doing, and which communicators were freed
- *     coll_p2p_hooks.h              messages by key, as seen by other parts
- *     coll_request_pool.h           memory of requests
- *     coll_request.h                begin and end of requests; the first failure, which ends all
- *     coll_workspace.h              memory of running calls
- *     coll_order.h                  orders: collectives that run one after the other; choice of carriers
- *     coll_plan.h                   the checked parts of a plain call, for later calls of its kind
- *     coll_check_arguments.h        checks of arguments, before any byte is sent; defaults
- *     coll_check_strides.h          the same for strides, which are replaced by packed buffers
- *     coll_p2p_match.h              matching of messages and receives: bins
- *     coll_p2p_protocol.h           notes of messages by key, and sending
- *     coll_p2p.h                    messages by key: send and recv, and collectives without a common order
- *     coll_execution.h              plans of executions: layouts, slices, memory; the cache of an order
- *     coll_engine.h                 runs an algorithm: slices, messages, folds
- *     coll_p2p_none.h               replaces the last three in a program without messages (COLL_LEAST)
- *     coll_packets.h                runs an algorithm on blocks whose length only sender and receiver know
- *     coll_subcalls.h               runs a collective that consists of calls on other communicators
- *     coll_hierarchical.h           hierarchical collectives as such scripts
- *     coll_hierarchy_plan.h         which calls are hierarchical; the communicators of their stages
- *     coll_overlap.h                collectives of one order that overlap
- *     coll_progress.h               advances everything; threads that share a session
- *     coll_late_ranks.h             warnings and errors that name late ranks
- *     coll_wait_loop.h              the wait loop; ranks that left
- *     coll_error_feedback.h         error feedback: residuals of narrow wire types
- *     coll_prepared.h               prepares, starts and restarts requests
- *     coll_allreduce_list.h         many tensors in one operation
- *     coll_allreduce_leaves.h       sums over leaves
- *     coll_offload.h                calls that the transport executes as a whole
- *     coll_carriers.h               the table of carriers: these, messages, rounds
- *     coll_comm_lock.h              the lock of a communicator
- *     coll_fast_path.h              blocking calls: at once, and by the fast path if they have a plan
- *     coll_wait_any.h               tests, waits (one, any, some, all) and frees of requests
- *   core/session/                   implementation of public functions: open, derive, measure, report
- *     coll_flight_recorder.h        the flight recorder: the last operations, written after a failure
- *     coll_progress_thread.h        progress in the background
- *     coll_launchers.h              rank and size from the variables of launchers
- *     coll_config_defaults.h        configuration and environment
- *     coll_communicators.h          makes, derives and frees communicators
- *     coll_neighbors.h              the graph of neighbors
- *     coll_agree.h                  agreement on flags and on failed ranks
- *     coll_shrink.h                 after a failure: a communicator of the survivors
- *     coll_measure.h                measures the numbers of the cost model
- *     coll_shared_alloc.h           memory that the ranks of a host read in place
- *     coll_sum_leaves.h             the functions of leaf sums: memory, errors
- *     coll_explain.h                explains the choice for a call
- *     coll_init.h                   opens transports, and runs the ranks of coll_spawn
- *   transports/coll_threads.h       ranks in one address space; executes whole collectives; parts in transports/threads/
- *   transports/coll_alone.h         a single rank, in a program without threads
- *   transports/coll_tcp.h           ranks in many processes; parts in transports/tcp/
- *   transports/coll_hybrid.h        both: processes of one host, threads of many processes; parts in transports/hybrid/
- *   transports/coll_mpi.h           ranks of MPI (COLL_WITH_MPI); executes whole collectives; parts in transports/mpi/
- *   transports/coll_sim.h           any number of ranks in one thread with a virtual clock; parts in transports/sim/
- *   carriers/coll_nccl.h            buffers in GPU memory, through NCCL (COLL_WITH_NCCL); parts in carriers/nccl/
- *   this file                       the public functions: each fills a coll_call and passes it on
+ * The map: the files are included in reading order; each part uses only parts above it.  Parts in folders include what they use,
+ * so that each can be compiled alone.  tests/layers.sh checks both.  docs/design.md describes the folders.  coll.h includes
+ * core/base/coll_features.h (switches and profiles) and the interfaces in core/contract that are public.
  *
  * The path of a call: coll_allreduce -> coll__run_simple -> coll__plan_ready (checks, plan, carrier) -> coll__launch ->
  * coll__wait -> coll__advance -> coll__order_advance -> the carrier's advance: the transport's offload (threads), or
@@ -2334,10 +2210,12 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
 #endif
 
 /* Products and sums are not fused: machines without such instructions would get other bits and choose other algorithms.  By
- * default gcc fuses them, except with -std=c11. */
+ * default gcc fuses them, except with -std=c11.  clang warns where it does not vectorize a loop, as at -O1. */
 #if defined(COLL__REFUSED)
 #elif defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"
 #else
 #pragma GCC push_options
 #pragma GCC optimize("fp-contract=off")
@@ -3713,7 +3591,6 @@ typedef struct coll__arena {
     coll__hole    *holes;
     uintptr_t      most;                          /* highest end of any part so far                           */
     size_t         used;
-    bool           has_refused;
 } coll__arena;
 
 enum {
@@ -3753,7 +3630,6 @@ static void *coll__arena_allocate(void *context, size_t length, size_t alignment
     coll__hole **link = &a->holes;
     while (*link && !(at = coll__hole_cut(link, length, coll__most(alignment, COLL__PART_UNIT)))) link = &(*link)->next;
     if (at) a->used += length;
-    else a->has_refused = true;
     if (at && (uintptr_t)at + length > a->most) a->most = (uintptr_t)at + length;
     coll__lock_drop(&a->lock);
     return at;
@@ -4398,15 +4274,8 @@ typedef uint64_t COLL__RAW coll__raw_u64;
 typedef float    COLL__RAW coll__raw_f32;
 typedef double   COLL__RAW coll__raw_f64;
 
-/* Sums of 64-bit integers; two words, the lower one first, if the compiler has no such type. */
-#if defined(__SIZEOF_INT128__) && !defined(COLL__NO_INT128)
-__extension__ typedef __int128 coll__int128;
-typedef coll__int128 COLL__RAW coll__raw_i128;
-#else
-#define COLL__NO_INT128 1
-typedef struct __attribute__((packed, may_alias)) coll__int128 { uint64_t low, high; } coll__int128;
-typedef coll__int128 coll__raw_i128;
-#endif
+/* Sums of 64-bit integers, in two's complement: not all compilers have such a type. */
+typedef struct __attribute__((packed, may_alias)) coll__raw_i128 { uint64_t low, high; } coll__raw_i128;
 
 /* ---- >>tiers: one version of a loop, compiled for several instruction sets ---- */
 
@@ -4443,11 +4312,6 @@ typedef coll__int128 coll__raw_i128;
 #define COLL__FREE
 #define COLL__UNROLLED
 #define COLL__ROLLED
-#endif
-
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"    /* At -O1 loops are not vectorized. */
 #endif
 
 #define COLL__INLINE static inline __attribute__((always_inline, unused))
@@ -4745,10 +4609,6 @@ COLL_API uint8_t coll_f32_to_f8e4m3(float value) { return (uint8_t)coll__narrow_
 COLL_API uint8_t coll_f32_to_f8e5m2(float value) { return (uint8_t)coll__narrow_f8e5m2(value); }
 COLL_API float coll_f8e4m3_to_f32(uint8_t byte)  { return coll__canon32(coll__wide_f8e4m3(byte)); }
 COLL_API float coll_f8e5m2_to_f32(uint8_t byte)  { return coll__canon32(coll__wide_f8e5m2(byte)); }
-
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif
 
 #endif /* COLL_TYPES_H */
 /* ---- core/numbers/coll_arithmetic.h ---- */
@@ -5359,11 +5219,6 @@ COLL__ONE_TEXT static void coll__fold_rest(void (*fold)(void *, const void *, co
 #define COLL_CONVERT_H
 
 
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"
-#endif
-
 /* ---- >>convert: every pair of float types, and the copies that make NaNs canonical ---- */
 
 /* Every type except f64 widens to f32 exactly, so conversions go through f32. */
@@ -5558,10 +5413,6 @@ COLL_API coll_status coll_convert(void *dst, coll_type dst_type, const void *src
     return coll__convert(dst, dst_type, src, src_type, count, coll__tier());
 }
 
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif
-
 #endif /* COLL_CONVERT_H */
 /* ---- core/numbers/coll_stochastic.h ---- */
 /* coll_stochastic.h - stochastic rounding to floats of 8 and 16 bits.
@@ -5576,11 +5427,6 @@ COLL_API coll_status coll_convert(void *dst, coll_type dst_type, const void *src
 #ifndef COLL_STOCHASTIC_H
 #define COLL_STOCHASTIC_H
 
-
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"
-#endif
 
 /* ---- >>random: 32 bits of a seed and a number ---- */
 
@@ -5771,10 +5617,6 @@ COLL_API coll_status coll_convert_stochastic(void *dst, coll_type dst_type, cons
     return coll__convert_stochastic(dst, dst_type, src, src_type, count, seed, first, coll__tier());
 }
 
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif
-
 #endif /* COLL_STOCHASTIC_H */
 /* ---- core/numbers/coll_reproducible.h ---- */
 /* coll_reproducible.h: sums that do not depend on the order of their terms (COLL_REPRODUCIBLE).
@@ -5806,11 +5648,6 @@ COLL_API coll_status coll_convert_stochastic(void *dst, coll_type dst_type, cons
 #ifndef COLL_OVERFLOW_H
 #define COLL_OVERFLOW_H
 
-
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"
-#endif
 
 /* Signed comparisons, which every vector unit has.  Scans the whole array, because overflows are rare. */
 #define COLL__BEYOND_IN(tier, bits)                                                               \
@@ -5850,20 +5687,11 @@ COLL__UNUSED static bool coll__overflows(const void *at, size_t count, coll_type
     }
 }
 
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif
-
 #endif /* COLL_OVERFLOW_H */
 
 /* ---- core/numbers/coll_reproducible.h, continued ---- */
 #if defined(__ASSOCIATIVE_MATH__) && __ASSOCIATIVE_MATH__
 #error "coll.h rounds by adding and subtracting: compile its implementation without -fassociative-math."
-#endif
-
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 
 /* The loops of one tier, over the reals of a block.  They take two sources at a time, because memory limits them.  Terms are
@@ -5996,19 +5824,6 @@ COLL__EACH_TIER(COLL__GRIDS, 0)
  * rows if they become doubles. */
 enum { COLL__GRID_ROWS = 6, COLL__GRID_REALS = 256, COLL__GRID_BYTES = COLL__GRID_ROWS * COLL__GRID_REALS * 8 };
 
-/* The smallest h with n <= 2^h; 1 for one term, which must also stay below M / 2. */
-static int coll__grid_headroom(int n)
-{
-    int h = 1;
-
-    while ((n - 1) >> h) h++;
-    return h;
-}
-
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif
-
 #endif /* COLL_REPRODUCIBLE_H */
 /* ---- core/numbers/coll_mx.h ---- */
 /* coll_mx.h - microscaled numbers of the OCP Microscaling Formats Specification 1.0: 32 elements of 8 bits with a common power
@@ -6031,11 +5846,6 @@ static int coll__grid_headroom(int n)
 #ifndef COLL_MX_H
 #define COLL_MX_H
 
-
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"
-#endif
 
 enum { COLL__MX_BITS = 5, COLL__MX_GROUP = 1 << COLL__MX_BITS, COLL__MX_NAN = 0xff };
 
@@ -6097,7 +5907,7 @@ COLL__INLINE coll__mx_factors coll__mx_up(coll_type type, uint32_t scale)
     return (coll__mx_factors){ one, coll__float32(scale == COLL__MX_NAN ? COLL__NAN_F32 : (scale - half + 63) << 23) };
 }
 
-COLL__INLINE COLL__KERNEL void coll__mx_pack_group(coll_type type, coll__raw_u8 *out, const coll__raw_u32 *in)
+COLL__INLINE COLL__KERNEL void coll__mx_pack_group_base(coll_type type, coll__raw_u8 *out, const coll__raw_u32 *in)
 {
     const uint32_t scale = coll__mx_scale(coll__mx_largest(in), COLL__MX_EXPONENT(type));
     const uint32_t kept = scale == COLL__MX_NAN ? 0 : ~UINT32_C(0);
@@ -6108,7 +5918,7 @@ COLL__INLINE COLL__KERNEL void coll__mx_pack_group(coll_type type, coll__raw_u8 
         out[1 + i] = (uint8_t)coll__mx_narrow(type, coll__float32(in[i] & kept) * by.one * by.other);
 }
 
-COLL__INLINE COLL__KERNEL void coll__mx_unpack_group(coll_type type, coll__raw_f32 *out, const coll__raw_u8 *in)
+COLL__INLINE COLL__KERNEL void coll__mx_unpack_group_base(coll_type type, coll__raw_f32 *out, const coll__raw_u8 *in)
 {
     const coll__mx_factors by = coll__mx_up(type, in[0]);
 
@@ -6180,56 +5990,33 @@ COLL__INLINE_avx2 void coll__mx_unpack_group_avx2(coll_type type, coll__raw_f32 
 
 /* ---- >>spans: whole groups, and a last one padded with zeros ---- */
 
-/* The last group uses the same code, through temporary memory. */
-#define COLL__MX_SPANS_base(name, TYPE)                                                                         \
-    COLL__IN_base static void coll__f32_to_##name##_base(void *to, const void *from, size_t count)              \
-    {                                                                                                           \
-        unsigned char *out = to;                                                                                \
-        const unsigned char *in = from;                                                                         \
-        for (size_t n; count > 0; count -= n, in += 4 * n, out += 1 + n) {                                      \
-            uint32_t rest[COLL__MX_GROUP];                                                                      \
-            uint8_t group[1 + COLL__MX_GROUP];                                                                  \
-            const bool is_whole = count >= COLL__MX_GROUP;                                                      \
-            n = is_whole ? COLL__MX_GROUP : count;                                                              \
-            if (!is_whole) memset(rest, 0, sizeof rest), memcpy(rest, in, 4 * n);                               \
-            coll__mx_pack_group(TYPE, is_whole ? (void *)out : group, is_whole ? (const void *)in : rest);      \
-            if (!is_whole) memcpy(out, group, 1 + n);                                                           \
-        }                                                                                                       \
-    }                                                                                                           \
-    COLL__IN_base static void coll__##name##_to_f32_base(void *to, const void *from, size_t count)              \
-    {                                                                                                           \
-        unsigned char *out = to;                                                                                \
-        const unsigned char *in = from;                                                                         \
-        for (size_t n; count > 0; count -= n, in += 1 + n, out += 4 * n) {                                      \
-            uint8_t group[1 + COLL__MX_GROUP];                                                                  \
-            float rest[COLL__MX_GROUP];                                                                         \
-            const bool is_whole = count >= COLL__MX_GROUP;                                                      \
-            n = is_whole ? COLL__MX_GROUP : count;                                                              \
-            if (!is_whole) memset(group, 0, sizeof group), memcpy(group, in, 1 + n);                            \
-            coll__mx_unpack_group(TYPE, is_whole ? (void *)out : rest, is_whole ? (const void *)in : group);    \
-            if (!is_whole) memcpy(out, rest, 4 * n);                                                            \
-        }                                                                                                       \
-    }
-#define COLL__MX_SPANS_avx2(name, TYPE)                                                                         \
-    COLL__IN_avx2 static void coll__f32_to_##name##_avx2(void *to, const void *from, size_t count)              \
+/* The last group of a span goes through temporary memory, by the same function. */
+#define COLL__MX_SPANS_IN(tier, name, TYPE)                                                                     \
+    COLL__IN_##tier static void coll__f32_to_##name##_##tier(void *to, const void *from, size_t count)          \
     {                                                                                                           \
         coll__raw_u8 *out = to;                                                                                 \
         const coll__raw_u32 *in = from;                                                                         \
         for (; count >= COLL__MX_GROUP; count -= COLL__MX_GROUP, in += COLL__MX_GROUP, out += 1 + COLL__MX_GROUP) \
-            coll__mx_pack_group_avx2(TYPE, out, in);                                                            \
+            coll__mx_pack_group_##tier(TYPE, out, in);                                                          \
         if (!count) return;                                                                                     \
-        COLL__REST_OF_avx2;                                                                                     \
-        coll__f32_to_##name##_base(out, in, count);                                                             \
+        uint32_t rest[COLL__MX_GROUP] = { 0 };                                                                  \
+        uint8_t group[1 + COLL__MX_GROUP];                                                                      \
+        memcpy(rest, in, 4 * count);                                                                            \
+        coll__f32_to_##name##_##tier(group, rest, COLL__MX_GROUP);                                              \
+        memcpy(out, group, 1 + count);                                                                          \
     }                                                                                                           \
-    COLL__IN_avx2 static void coll__##name##_to_f32_avx2(void *to, const void *from, size_t count)              \
+    COLL__IN_##tier static void coll__##name##_to_f32_##tier(void *to, const void *from, size_t count)          \
     {                                                                                                           \
         coll__raw_f32 *out = to;                                                                                \
         const coll__raw_u8 *in = from;                                                                          \
         for (; count >= COLL__MX_GROUP; count -= COLL__MX_GROUP, in += 1 + COLL__MX_GROUP, out += COLL__MX_GROUP) \
-            coll__mx_unpack_group_avx2(TYPE, out, in);                                                          \
+            coll__mx_unpack_group_##tier(TYPE, out, in);                                                        \
         if (!count) return;                                                                                     \
-        COLL__REST_OF_avx2;                                                                                     \
-        coll__##name##_to_f32_base(out, in, count);                                                             \
+        uint8_t group[1 + COLL__MX_GROUP] = { 0 };                                                              \
+        float rest[COLL__MX_GROUP];                                                                             \
+        memcpy(group, in, 1 + count);                                                                           \
+        coll__##name##_to_f32_##tier(rest, group, COLL__MX_GROUP);                                              \
+        memcpy(out, rest, 4 * count);                                                                           \
     }
 
 /* ---- >>doubles: through floats rounded to odd, so that elements are rounded once ---- */
@@ -6249,7 +6036,7 @@ COLL__MAP(coll__mx_odd, coll__raw_f32, coll__raw_f64, coll__f64_to_odd(x))
 
 /* Pack and unpack, several groups at a time: what another rank receives of a group. */
 #define COLL__MX_MAPS_IN(tier, name, TYPE)                                                                      \
-    COLL__MX_SPANS_##tier(name, TYPE)                                                                           \
+    COLL__MX_SPANS_IN(tier, name, TYPE)                                                                         \
     static void coll__through_##name##_##tier(void *to, const void *from, size_t count)                         \
     {                                                                                                           \
         coll__convert_by(to, 32 * 4, coll__##name##_to_f32_##tier, from, 32 * 4, coll__f32_to_##name##_##tier, count); \
@@ -6308,10 +6095,6 @@ COLL__UNUSED static coll__map *coll__mx_map(coll_type to, coll_type from, int ti
     return NULL;
 }
 
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif
-
 #endif /* COLL_MX_H */
 /* ---- core/numbers/coll_reduce_ops.h ---- */
 /* coll_reduce_ops.h - folds of two accumulators into one, for every type and operation.  The table at the end is used for
@@ -6324,11 +6107,6 @@ COLL__UNUSED static coll__map *coll__mx_map(coll_type to, coll_type from, int ti
 #ifndef COLL_REDUCE_OPS_H
 #define COLL_REDUCE_OPS_H
 
-
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"
-#endif
 
 /* Sums with several results, and streaming stores: for threads, which share memory. */
 #define COLL__MAKES_MANY COLL__HAS_THREADS
@@ -6649,10 +6427,6 @@ COLL__UNUSED static bool coll__cell_is_defined(coll_type type, coll_op op)
 
 COLL__FOR_SPEED
 
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif
-
 #endif /* COLL_REDUCE_OPS_H */
 /* ---- core/numbers/coll_sums16.h ---- */
 /* coll_sums16.h - sums of f16 and bf16 in f32, with fewer steps than through conversions.  `load` converts elements to
@@ -6661,11 +6435,6 @@ COLL__FOR_SPEED
 #ifndef COLL_SUMS16_H
 #define COLL_SUMS16_H
 
-
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"
-#endif
 
 /* ---- >>halves: f16, and common parts ---- */
 
@@ -6804,10 +6573,6 @@ COLL__EACH_WIDE(COLL__BF16_PAIRS_IN, coll__bf16)
     }
 COLL__EACH_WIDE(COLL__BF16_IN, coll__bf16)
 
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif
-
 #endif /* COLL_SUMS16_H */
 /* ---- core/numbers/coll_codec.h ---- */
 /* coll_codec.h - formats of elements in memory, on the wire and in sums, and the steps from a sum to a result.
@@ -6826,11 +6591,6 @@ COLL__EACH_WIDE(COLL__BF16_IN, coll__bf16)
 #ifndef COLL_CODEC_H
 #define COLL_CODEC_H
 
-
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"
-#endif
 
 /* ---- >>widths: integers to wider accumulators and back ---- */
 
@@ -6892,37 +6652,26 @@ COLL__INLINE int64_t coll__quotient32(int64_t x, int32_t ranks)
 
 COLL__FINISH_IN(base, coll__divide_i64, coll__raw_i64, int32_t, coll__quotient32(x, ranks))
 
-#if !defined(COLL__NO_INT128)
-COLL__INLINE coll__int128 coll__wide_i64(int64_t x) { return x; }
-COLL__INLINE coll__int128 coll__wide_u64(uint64_t x) { return x; }
-COLL__INLINE uint64_t coll__low_64(coll__int128 x) { return (uint64_t)x; }
-COLL__INLINE coll__int128 coll__sum_of_wide(coll__int128 a, coll__int128 b) { return a + b; }
-COLL__INLINE coll__int128 coll__quotient(coll__int128 x, int64_t ranks) { return x / ranks; }
-#else
-COLL__INLINE coll__int128 coll__wide_i64(int64_t x) { return (coll__int128){ (uint64_t)x, x < 0 ? UINT64_MAX : 0 }; }
-COLL__INLINE coll__int128 coll__wide_u64(uint64_t x) { return (coll__int128){ x, 0 }; }
-COLL__INLINE uint64_t coll__low_64(coll__int128 x) { return x.low; }
-COLL__INLINE coll__int128 coll__sum_of_wide(coll__int128 a, coll__int128 b)
+COLL__INLINE coll__raw_i128 coll__sum_of_wide(coll__raw_i128 a, coll__raw_i128 b)
 {
     const uint64_t low = a.low + b.low;
-    return (coll__int128){ low, a.high + b.high + (low < a.low) };
+    return (coll__raw_i128){ low, a.high + b.high + (low < a.low) };
 }
 
-/* For a sum of 64-bit integers: only the lower word of the quotient counts.  `ranks` has 31 bits. */
-COLL__INLINE coll__int128 coll__quotient(coll__int128 x, int64_t ranks)
+/* Only the lower word of the quotient counts.  `ranks` has 31 bits. */
+COLL__INLINE coll__raw_i128 coll__quotient(coll__raw_i128 x, int64_t ranks)
 {
     const uint64_t n = (uint64_t)ranks;
     const bool is_negative = x.high >> 63;
     const uint64_t low = is_negative ? 0 - x.low : x.low, high = is_negative ? 0 - x.high - (x.low != 0) : x.high;
     const uint64_t upper = high % n << 32 | low >> 32, lower = upper % n << 32 | (low & UINT32_MAX);
-    const uint64_t quotient = (upper / n) << 32 | lower / n;
-    return (coll__int128){ is_negative ? 0 - quotient : quotient, 0 };
+    const uint64_t quotient = high == 0 ? low / n : (upper / n) << 32 | lower / n;
+    return (coll__raw_i128){ is_negative ? 0 - quotient : quotient, 0 };
 }
-#endif
 
-COLL__MAP_IN(base, coll__load_i64, coll__raw_i128, coll__raw_i64, coll__wide_i64(x))
-COLL__MAP_IN(base, coll__load_u64, coll__raw_i128, coll__raw_u64, coll__wide_u64(x))
-COLL__MAP_IN(base, coll__store_64, coll__raw_u64, coll__raw_i128, coll__low_64(x))
+COLL__MAP_IN(base, coll__load_i64, coll__raw_i128, coll__raw_i64, ((coll__raw_i128){ (uint64_t)x, x < 0 ? UINT64_MAX : 0 }))
+COLL__MAP_IN(base, coll__load_u64, coll__raw_i128, coll__raw_u64, ((coll__raw_i128){ x, 0 }))
+COLL__MAP_IN(base, coll__store_64, coll__raw_u64, coll__raw_i128, x.low)
 COLL__FOLD_IN(base, coll__sum_i128, coll__raw_i128, coll__raw_i128, coll__sum_of_wide(a, b))
 COLL__FINISH_IN(base, coll__divide_i128, coll__raw_i128, int32_t, coll__quotient(x, ranks))
 
@@ -6996,6 +6745,9 @@ typedef struct coll__codec {
     double factor, limit;                         /* limit: for clamp */
     coll_reduce_fn *fn;                           /* COLL_USER */
     void *fn_context;
+#if COLL__HAS_LEAVES
+    const void *leaves;                           /* the tree whose nodes are added (coll_leaves.h); or NULL */
+#endif
 } coll__codec;
 
 /* Bytes of `count` elements on the wire, from the start of a group. */
@@ -7038,7 +6790,7 @@ static void coll__codec_integer_average(coll__codec *codec, coll_type type, int 
     if (codec->type_size == 4) codec->store = coll__store_32_base;
     else if (COLL__HAS_ANY(COLL__TYPES_INT8_16)) codec->store = codec->type_size == 1 ? coll__store_8_base : coll__store_16_base;
     if (COLL__HAS_ANY(COLL__TYPED_i64 | COLL__TYPED_u64) && codec->type_size == 8) {
-        codec->acc_size = sizeof(coll__int128);
+        codec->acc_size = sizeof(coll__raw_i128);
         codec->combine = coll__sum_i128_base;
         codec->finish = coll__divide_i128_base;
         codec->store = coll__store_64_base;
@@ -7457,10 +7209,6 @@ COLL__UNUSED static void coll__unpack(const coll__codec *codec, void *user, cons
     else if (count && wire != user) memcpy(user, wire, count * codec->type_size);
 }
 
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif
-
 #endif /* COLL_CODEC_H */
 /* ---- core/numbers/coll_reduce_kernels.h ---- */
 /* coll_reduce_kernels.h - reductions.
@@ -7589,13 +7337,6 @@ static bool coll__pair_up(const coll__codec *codec, const coll__source *two, siz
     return true;
 }
 
-/* The last fold of a tree, to the first result and, if one pass can write both, to the second. */
-static void coll__combine_root(const coll__codec *codec, void *const root[2], const void *a, const void *b, size_t count)
-{
-    if (COLL__MAKES_MANY && root[1]) codec->twin(root[0], root[1], a, b, count);
-    else codec->combine(root[0], a, b, count);
-}
-
 /* One block of the tree.  As in a binary counter, source k completes as many subtrees as k has trailing ones, and the last
  * source completes all.  The root is written to root[0], and root[1] if given, else to the scratch; with one source it is the
  * source.  Returns its address. */
@@ -7626,7 +7367,7 @@ static const void *coll__combine_tree(const coll__codec *codec, const coll__sum 
             depth--;
             const bool is_root = root[0] && i == n - 1 && depth == 1;
             void *const to = is_root ? root[0] : scratch + (size_t)(depth - 1) * slot_size;
-            if (is_root) coll__combine_root(codec, root, stack[0], stack[1], count);
+            if (COLL__MAKES_MANY && is_root && root[1]) codec->twin(to, root[1], stack[0], stack[1], count);
             else codec->combine(to, stack[depth - 1], stack[depth], count);
             stack[depth - 1] = to;
         }
@@ -7714,7 +7455,8 @@ static void coll__combine_reproducible(const coll__codec *codec, const coll__sum
     double (*const rows)[COLL__GRID_REALS] = (double (*)[COLL__GRID_REALS])(void *)((unsigned char *)sum->scratch + before);
     const coll__grid *const grid = codec->reproducible;
     const size_t reals = count * (coll__is_complex(codec->type) ? 2 : 1);
-    const double factor = 3.0 * (double)(1 << coll__grid_headroom(sum->n));
+    const int headroom = sum->n > 1 ? coll__combine_slots(sum->n) - 1 : 1;        /* n <= 2^h; one term also stays below M / 2 */
+    const double factor = 3.0 * (double)(1 << headroom);
     double *const peak = rows[0], *const high = rows[3], *const low = rows[4];       /* low: of doubles, else of high */
     const void *two[2], *measure = peak;
 
@@ -7787,7 +7529,8 @@ static void coll__combine_streaming(const coll__codec *codec, const coll__sum *s
 {
     const size_t whole = COLL__BLOCK / coll__format_bytes(codec, sum->format, 1);
     const size_t block = coll__is_whole(codec, sum) ? whole : coll__block_count(codec);
-    unsigned char *const made = (unsigned char *)sum->scratch + (size_t)coll__combine_slots(sum->n) * coll__slot_size(codec);
+    const int slots = coll__combine_slots(coll__numbers_of(sum) ? INT_MAX : sum->n);
+    unsigned char *const made = (unsigned char *)sum->scratch + (size_t)slots * coll__slot_size(codec);
 
     for (size_t from = 0, length; from < sum->count; from += length) {
         length = coll__least(sum->count - from, block);
@@ -7878,17 +7621,31 @@ COLL__FOR_SPEED
  *
  *      first leaf 3     [3]  [3][4]  [3][4,5]  [3][4,5][6]  [3][4..7]  [3][4..7][8]  ...
  *
- * A leaf that completes t nodes is added to t vectors in one pass, block by block; only the last sum is written.  A leaf that
+ * A leaf that completes t nodes is added to t vectors in one pass, two at a time; only the last sum is written.  A leaf that
  * completes none is copied, unless the program has written it to its place.  Of 2^t leaves one completes t nodes or more.  So
  * a leaf reads and writes three vectors on average, its own included: as many as a += b does. */
 #ifndef COLL_LEAF_SUM_H
 #define COLL_LEAF_SUM_H
 
 
+/* to[i] = a[i] + (b[i] + c[i]): two additions in one pass.  `to` may be equal to a source. */
+typedef void coll__three_fn(void *to, const void *a, const void *b, const void *c, size_t count);
+
+#define COLL__THREE_IN(tier, bits)                                                                \
+    COLL__IN_##tier static void coll__three_f##bits##_##tier(void *to, const void *a, const void *b, \
+                                                             const void *c, size_t count)         \
+    {                                                                                             \
+        coll__raw_f##bits *out = to;                                                              \
+        const coll__raw_f##bits *x = a, *y = b, *z = c;                                           \
+        COLL__FREE_##tier                                                                         \
+        for (size_t i = 0; i < count; i++) out[i] = coll__canon##bits(x[i] + (y[i] + z[i]));      \
+    }
+COLL__EACH_WIDE(COLL__THREE_IN, 32) COLL__EACH_WIDE(COLL__THREE_IN, 64)
+
 /* A run that is being added up: leaves [first, next) of the whole tree so far, as `depth` nodes. */
 struct coll_sum {
     coll__codec    codec;
-    coll_type      type;
+    coll__three_fn *three;                        /* NULL: sums of integers                                   */
     uint64_t       first, next;
     size_t         count, stride;                 /* elements of a vector; bytes from one node to the next    */
     int            depth, room;                   /* nodes; vectors that there is memory for                  */
@@ -7923,13 +7680,13 @@ static bool coll__run_codec_in(coll__codec *codec, coll_type type, int tier, cha
     return true;
 }
 
-static unsigned char *coll__run_node(const coll_sum *s, int at) { return s->nodes + (size_t)at * s->stride; }
-
-/* Read a block ahead: the processor does not, at the end of a page, or of so many vectors. */
-COLL__INLINE void coll__run_prefetch(const unsigned char *block)
+static coll__three_fn *coll__run_three(coll_type type, int tier)
 {
-    for (int line = 0; line < COLL__BLOCK; line += 64) __builtin_prefetch(block + line);
+    if (type == COLL_F64 || type == COLL_C128) return COLL__PICK_WIDE(coll__three_f64, tier);
+    return coll__is_floating(type) ? COLL__PICK_WIDE(coll__three_f32, tier) : NULL;
 }
+
+static unsigned char *coll__run_node(const coll_sum *s, int at) { return s->nodes + (size_t)at * s->stride; }
 
 /* Add a leaf to the last `carries` nodes, which become one; 0: copy it behind them. */
 static void coll__run_fold(const coll_sum *s, const void *leaf, int carries)
@@ -7938,7 +7695,9 @@ static void coll__run_fold(const coll_sum *s, const void *leaf, int carries)
     const coll__codec *const codec = &s->codec;
     const coll__source source = { leaf, COLL__AS_USER, 0 };
     const bool is_onto = carries > 0 && codec->onto;
-    const size_t most = codec->direct && carries < 2 ? s->count : coll__block_count(codec);
+    const bool is_one_pass = carries ? carries == 1 || (carries == 2 && s->three) : s->streams;
+    const bool is_whole = codec->direct && is_one_pass;   /* a long memcpy is slower than one of blocks */
+    const size_t most = is_whole ? s->count : coll__block_count(codec), reals = coll__is_complex(codec->type) ? 2 : 1;
 
     for (size_t from = 0, length; from < s->count; from += length) {
         const size_t at = from * codec->acc_size;
@@ -7946,13 +7705,13 @@ static void coll__run_fold(const coll_sum *s, const void *leaf, int carries)
         const void *const raw = coll__source_at(codec, &source, from), *x = raw;
 
         length = coll__least(s->count - from, most);
-        if (carries > 1) coll__run_prefetch((const unsigned char *)raw + COLL__BLOCK);
         if (!is_onto) x = coll__load(codec, &source, carries || s->streams ? block : last, raw, length, from);
-        for (int k = 1; k <= carries; k++) {
+        for (int k = 1, levels; k <= carries; k += levels) {
             const unsigned char *const part = coll__run_node(s, s->depth - k) + at;
-            void *const to = k == carries ? last : block;
-            if (carries > 1) coll__run_prefetch(part + COLL__BLOCK);
-            if (k == 1 && is_onto) codec->onto(to, part, raw, length);
+            levels = s->three && k < carries && (k > 1 || !is_onto) ? 2 : 1;
+            void *const to = k + levels > carries ? last : block;
+            if (levels == 2) s->three(to, coll__run_node(s, s->depth - k - 1) + at, part, x, length * reals);
+            else if (k == 1 && is_onto) codec->onto(to, part, raw, length);
             else codec->combine(to, part, x, length);
             x = to;
         }
@@ -8022,7 +7781,7 @@ typedef struct coll__round {
     int rank, size, root, radix;
     int blocks;                                   /* of the vector                                            */
     bool is_exclusive;                            /* exscan, not scan                                         */
-    const int *order;                             /* ranks in the order of a ring or chain; NULL: 0, 1, ...   */
+    const int *order;                             /* ranks in the order of a ring; NULL: 0, 1, ...            */
     const coll__graph *graph;
 #if COLL__HAS_LEAVES
     const coll__leaves *leaves;                   /* the terms of the sum; NULL: one of each rank             */
@@ -8164,7 +7923,8 @@ static inline int64_t coll__leaf_vectors(int64_t at, int64_t leaves, bool are_su
     return vectors;
 }
 
-#if COLL__HAS_LEAVES
+/* A private flag of a call whose inputs are nodes.  Carriers and transports that do not know a flag decline the call. */
+enum { COLL__OVER_NODES = 1 << 30 };
 
 typedef struct coll__leaf_node {
     int rank, vector;                             /* which has it; number of the vector there                 */
@@ -8187,13 +7947,6 @@ struct coll__leaves {
     int *node_number, *term_number;               /* k                                                        */
     int *first_term;                              /* of every rank, and of all                                */
 };
-
-/* Bytes of the lists of a tree. */
-static inline size_t coll__leaves_bytes(int64_t nodes, int size)
-{
-    return (size_t)nodes * (sizeof(coll__leaf_node) + sizeof(coll__leaf_term) + 2 * sizeof(int))
-         + (size_t)(size + 1) * sizeof(int);
-}
 
 /* Append the nodes of the next rank. */
 static inline void coll__leaves_add(coll__leaves *t, int rank, int64_t at, int64_t leaves)
@@ -8266,13 +8019,13 @@ static inline bool coll__leaves_are_ranks(const coll__leaves *t, int size)
 /* Vector `vector` of this rank: some of its blocks. */
 static coll__span coll__leaf_blocks(const coll__round *now, int vector, int first, int blocks)
 {
-    return coll__blocks(now->leaves->are_sums ? COLL__NODES : COLL__INPUT, vector * now->blocks + first, blocks);
+    return coll__blocks(COLL__LEAVES_OF(now)->are_sums ? COLL__NODES : COLL__INPUT, vector * now->blocks + first, blocks);
 }
 
 /* The round in which nodes are moved to homes, and added there. */
 static inline void coll__leaves_gather(coll__round *now)
 {
-    const coll__leaves *const t = now->leaves;
+    const coll__leaves *const t = COLL__LEAVES_OF(now);
 
     for (const coll__leaf_term *term = t->term; term < t->term + t->terms; term++)
         for (const coll__leaf_node *n = t->node + term->first; n < t->node + term->first + term->count; n++) {
@@ -8301,58 +8054,37 @@ static inline const int *coll__leaf_numbers(const coll__leaves *t, int me, bool 
     return t->node_number + t->term[k].first;
 }
 
-/* A block of a term of this rank, and where that of another rank is received. */
-static coll__span coll__leaf_own(const coll__round *now, int term, int block)
-{
-    const coll__leaf_term *const t = &now->leaves->term[term];
-
-    block = coll__mod(block, now->blocks);
-    if (t->count == 1) return coll__leaf_blocks(now, now->leaves->node[t->first].vector, block, 1);
-    return coll__slot_of(COLL__PART, t->slot * now->blocks + block, block);
-}
-
-static coll__span coll__leaf_other(const coll__round *now, int term)
-{
-    const coll__leaves *const t = now->leaves;
-    return coll__slot_of(t->are_sums ? COLL__PART : COLL__WORK, (t->made + t->received) * now->blocks + term, now->rank);
-}
-
-#endif /* COLL__HAS_LEAVES */
-
 /* ---- >>terms of a sum: one input of each rank, or nodes of a tree over leaves ---- */
 
 /* The terms of a rank: their first number, and that behind the last.  Terms are in the order of ranks. */
 static inline int coll__first_term(const coll__round *now, int rank)
 {
-#if COLL__HAS_LEAVES
-    if (now->leaves) return now->leaves->first_term[coll__mod(rank, now->size)];
-#endif
-    return (void)now, rank;
+    const coll__leaves *const t = COLL__LEAVES_OF(now);
+    return t ? t->first_term[coll__mod(rank, now->size)] : rank;
 }
 
 static inline int coll__end_term(const coll__round *now, int rank)
 {
-#if COLL__HAS_LEAVES
-    if (now->leaves) return now->leaves->first_term[coll__mod(rank, now->size) + 1];
-#endif
-    return (void)now, rank + 1;
+    const coll__leaves *const t = COLL__LEAVES_OF(now);
+    return t ? t->first_term[coll__mod(rank, now->size) + 1] : rank + 1;
 }
 
 /* Block `block` of a term of this rank; and where it receives its block of a term of another rank. */
 static inline coll__span coll__own_term(const coll__round *now, int term, int block)
 {
-#if COLL__HAS_LEAVES
-    if (now->leaves) return coll__leaf_own(now, term, block);
-#endif
-    return (void)now, (void)term, coll__block(COLL__INPUT, block);
+    const coll__leaves *const tree = COLL__LEAVES_OF(now);
+    if (!tree) return coll__block(COLL__INPUT, block);
+    const coll__leaf_term *const t = &tree->term[term];
+    block = coll__mod(block, now->blocks);
+    if (t->count == 1) return coll__leaf_blocks(now, tree->node[t->first].vector, block, 1);
+    return coll__slot_of(COLL__PART, t->slot * now->blocks + block, block);
 }
 
 static inline coll__span coll__other_term(const coll__round *now, int term)
 {
-#if COLL__HAS_LEAVES
-    if (now->leaves) return coll__leaf_other(now, term);
-#endif
-    return coll__slot_of(COLL__WORK, term - now->rank + (term < now->rank ? now->size : 0), now->rank);
+    const coll__leaves *const t = COLL__LEAVES_OF(now);
+    if (!t) return coll__slot_of(COLL__WORK, term - now->rank + (term < now->rank ? now->size : 0), now->rank);
+    return coll__slot_of(t->are_sums ? COLL__PART : COLL__WORK, (t->made + t->received) * now->blocks + term, now->rank);
 }
 
 #endif /* COLL_LEAVES_H */
@@ -8627,7 +8359,7 @@ static bool coll__alltoall_circulant(coll__round *now, int k)
 
 /* ---- >>ring: neighbors only, in a given order ---- */
 
-/* The rank at place `at` of the ring or chain. */
+/* The rank at place `at` of the ring. */
 static inline int coll__ring_rank(const coll__round *now, int at)
 {
     const int i = coll__mod(at, now->size);
@@ -8675,7 +8407,7 @@ static bool coll__ring_reduce(coll__round *now, int k)
 
 #endif /* COLL_RING_BRUCK_H */
 /* ---- core/algorithms/coll_tree.h ---- */
-/* coll_tree.h - algorithms with a root: the k-nomial tree, the chain and the double binary tree.  Tree ranks are counted from
+/* coll_tree.h - algorithms with a root: the k-nomial tree and the double binary tree.  Tree ranks are counted from
  * the root.
  *
  * In the costs p is the number of ranks, r the radix, m the whole vector, R = ceil(log_r p) rounds. */
@@ -8800,22 +8532,6 @@ static bool coll__scatter_tree(coll__round *now, int k)
     return true;
 }
 
-/* The chain: each rank forwards the vector to the next one, in the order of the ring, starting at the root.
- *
- *     root --> next --> ... --> last
- *
- * p - 1 rounds, m sent by each rank and over each link: for networks with links between neighbors only, in many slices in a
- * pipeline.  The first of n slices takes p - 1 messages of m / n, the others follow directly. */
-static bool coll__broadcast_chain(coll__round *now, int k)
-{
-    if (k >= now->size - 1) return false;
-    const int at = coll__ring_place_of(now, now->rank);
-    const int behind = coll__mod(at - coll__ring_place_of(now, now->root), now->size);    /* places after the root */
-    if (behind == k) coll__send(now, coll__ring_rank(now, at + 1), coll__block(COLL__RESULT, 0));
-    if (behind == k + 1) coll__recv(now, coll__ring_rank(now, at - 1), coll__block(COLL__RESULT, 0));
-    return true;
-}
-
 /* ---- >>to the root ---- */
 
 /* Gather up the tree: R rounds, (p - 1) / p m into the root, the least possible; with radix p it is direct.  An inner rank
@@ -8937,9 +8653,8 @@ static inline int coll__dbtree_rounds(int size) { return size > 1 ? coll__circul
 
 /* Broadcast down both trees, each with half of the vector: q rounds (q + 1 if p is a power of 2), 2 (p - 1) messages of m / 2,
  * and m sent by the busiest rank.  For long vectors and many ranks, in a pipeline of slices.  The blocks of coll_blocks.h wait
- * for each other in every round; here ranks only wait for the first slice.  The chain's first slice takes p - 1 messages.  On 6
- * to 32 ranks at 10 Gbit/s, with 20 us of latency, 256 KiB take 0.74 to 0.91 of the time of the best other algorithm
- * (simulated).
+ * for each other in every round; here ranks only wait for the first slice.  On 6 to 32 ranks at 10 Gbit/s, with 20 us of latency,
+ * 256 KiB take 0.74 to 0.91 of the time of the best other algorithm (simulated).
  *
  * After P.  Sanders, J.  Speck and J.  L.  Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan"
  * (Parallel Computing 35, 2009).  Their second tree is the first one mirrored or shifted; this one is shifted and has no number
@@ -9093,12 +8808,6 @@ static void coll__blocks_walk(coll__blocks_search *s, int64_t at, int e)
 /* Idle rounds before the first one, so that the last round ends a repetition. */
 static inline int coll__blocks_idle(int q, int blocks) { return (q - (blocks - 1) % q) % q; }
 
-/* The block of step i, counted from the idle rounds; below 0: none. */
-static inline int coll__blocks_number(const coll__schedule *s, int i, int blocks)
-{
-    return s->receive[i % s->q] - coll__blocks_idle(s->q, blocks) + i / s->q * s->q;
-}
-
 static void coll__blocks_find(coll__schedule *schedule, int rank, int size)
 {
     coll__blocks_search s = { .found = schedule, .rank = rank, .size = size };
@@ -9115,10 +8824,10 @@ static void coll__blocks_find(coll__schedule *schedule, int rank, int size)
         coll__blocks_walk(&s, schedule->skip[top], top);
 }
 
-/* The block that this rank receives in step i; -1: none. */
+/* The block that this rank receives in step i, counted from the idle rounds; -1: none. */
 static int coll__blocks_received(const coll__schedule *s, int i, int blocks)
 {
-    const int number = coll__blocks_number(s, i, blocks);
+    const int number = s->receive[i % s->q] - coll__blocks_idle(s->q, blocks) + i / s->q * s->q;
     return number < 0 ? -1 : coll__less(number, blocks - 1);
 }
 
@@ -9495,12 +9204,6 @@ static inline double coll__shares_settle(coll__shares *s, int size)
     return (double)least / (double)COLL__RATE_UNIT;
 }
 
-/* Copy the rate of rank `name` in `all` to rank `i`. */
-static inline void coll__rates_inherit(coll__shares *s, int i, const coll__shares *all, int name)
-{
-    if (all->count) coll__rates_add(s, i, coll__run_of(all, name)->rate);
-}
-
 /* The longest share, as a fraction of 1. */
 static inline double coll__longest_share(const coll__shares *s, int size)
 {
@@ -9543,20 +9246,18 @@ typedef struct coll__far { double latency, per_byte; } coll__far;
 typedef struct coll__sites { int count, first[COLL__RUNS_MOST]; } coll__sites;
 
 /* The source of the numbers. */
-typedef enum coll__origin { COLL__BY_DEFAULT, COLL__BY_FILE, COLL__BY_SIMULATION, COLL__BY_MEASURING } coll__origin;
+typedef enum coll__origin { COLL__BY_DEFAULT, COLL__BY_FILE, COLL__BY_SIMULATION } coll__origin;
 
 enum { COLL__FILE_NAME_ROOM = COLL__HAS_CHOICE ? 64 : 1 };
 
-/* Link numbers of a communicator.  `nominal`, shares, far and sites are equal in every run, and so may determine bits
- * (coll_tuner.h); `link` is `nominal`, or measured later. */
+/* Link numbers of a communicator: equal on all its ranks, and in every run with the same tuning file. */
 typedef struct coll__numbers {
-    coll__link   link, nominal;                   /* of the slowest rank                                      */
+    coll__link   link;                            /* of the slowest rank                                      */
     coll__shares shares;                          /* if some links are faster                                 */
     coll__far    far;
     coll__sites  sites;
-    double       barrier;                         /* s of a barrier that the transport executes; 0: not measured */
+    double       barrier;                         /* in files of earlier versions; not used                   */
     coll__origin origin;
-    unsigned     version;                         /* replacements so far                                      */
     char         file[COLL__FILE_NAME_ROOM];      /* the end of the tuning file's name                        */
 } coll__numbers;
 
@@ -9880,15 +9581,7 @@ static double coll__cost_reduce_blocks(const coll__link *link, const coll__shape
 
 /* The first slice takes p - 1 whole steps to the end of the chain; the n - 1 others follow directly.  A rank forwards slice t
  * in a later tick than it was received in.  That costs nothing: several ticks are in progress, so that tick begins when slice t
- * has arrived. */
-static double coll__cost_broadcast_chain(const coll__link *both, const coll__shape *s)
-{
-    const coll__link way = coll__chain_way(both, s->size), *const link = &way;
-    const double share = s->bytes / s->slices;
-    return coll__steps_time(link, s->size - 1, share, 0) + (s->slices - 1) * coll__pace(link, share, 0);
-}
-
-/* The first step sends a raw input; each step adds a raw input. */
+ * has arrived.  The first step sends a raw input; each step adds a raw input. */
 static double coll__cost_scan_chain(const coll__link *both, const coll__shape *s)
 {
     const coll__link way = coll__chain_way(both, s->size), *const link = &way;
@@ -10120,12 +9813,7 @@ static bool coll__allreduce_tree(coll__round *now, int k)
  * (coll_uneven_split.h). */
 static bool coll__allreduce_direct(coll__round *now, int k)
 {
-#if COLL__HAS_LEAVES
-    if (now->leaves && now->leaves->has_sums && k-- == 0) {
-        coll__leaves_gather(now);
-        return true;
-    }
-#endif
+    if (COLL__LEAVES_OF(now) && COLL__LEAVES_OF(now)->has_sums && k-- == 0) return coll__leaves_gather(now), true;
     return k == 0 ? coll__direct_reduce(now, 0) : coll__circulant_allgather(now, k - 1, COLL__RESULT);
 }
 
@@ -10230,7 +9918,6 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ROW(BROADCAST,      "tree",       broadcast_tree,      broadcast_tree,    none,           ONE,      1, 1, 0, 1, 0, 0, 0)
     COLL__ALT(BROADCAST,      "scatter",    broadcast_scatter,   scatter_tree,      allgather,      PER_RANK, 1, 1, 0, 1, 0, 0, 0)
     COLL__ALT(BROADCAST,      "blocks",     broadcast_blocks,    broadcast_blocks,  none,           MANY,     1, 1, 0, 0, 0, 0, 0)
-    COLL__ALT(BROADCAST,      "chain",      broadcast_chain,     broadcast_chain,   none,           ONE,      1, 1, 0, 0, 1, 1, 0)
     COLL__ALT(BROADCAST,      "dbtree",     broadcast_dbtree,    broadcast_dbtree,  none,           TWO,      1, 1, 0, 0, 1, 0, 0)
 #endif
 #if COLL__HAS_REDUCE
@@ -10326,11 +10013,10 @@ static inline bool coll__has_cut(const coll__algorithm *a) { return a->cut == CO
  * the same.  So the input is only the query, which is equal everywhere, and the arithmetic only sums, products, quotients and
  * comparisons of doubles.  With COLL_NO_CHOICE there is one algorithm for each kind.
  *
- * BITS.  A result must have the same bits in every run, but measurements, and the processors of ranks, differ between runs.  So
- * neither may determine bits.  If the grouping of a sum changes its bits, the first choice uses the nominal numbers and one
- * processor for each rank.  Nominal numbers are built in, from a file, or of the simulated machine.  If the choice is
- * canonical, the measured numbers select the fastest canonical algorithm: all of these give the same bits, with every radix and
- * number of slices.  If not, algorithm, radix and blocks stay as they are.  All of this is in coll__choose. */
+ * BITS.  A result must have the same bits in every run, but the processors that ranks share may differ between runs.  So they
+ * may not determine bits.  If the grouping of a sum changes its bits, the first choice counts one processor for each rank.  If it
+ * is canonical, the fastest canonical algorithm for the processors there are is used: all of these give the same bits, with every
+ * radix and number of slices.  If not, algorithm, radix and blocks stay as they are.  All of this is in coll__choose. */
 #ifndef COLL_TUNER_H
 #define COLL_TUNER_H
 
@@ -10365,8 +10051,7 @@ typedef struct coll__query {
     double    bytes, sum_bytes;                   /* of the whole vector, on the wire and as partial results  */
     bool      is_exact, is_commutative, must_be_canonical;
     const char *algorithm;                        /* NULL, "name" or "name:number": the radix, the blocks or the slices */
-    const coll__link *link;                       /* for speed                                                */
-    const coll__link *nominal;                    /* for the bits of the result; NULL: the same               */
+    const coll__link *link;
     const coll__shares *shares;                   /* of unequal links; NULL: all are equal                    */
     double    share;                              /* processors that a rank has; 0: one each                  */
     coll__counts *counts;                         /* of each algorithm for this size; NULL: not cached        */
@@ -10674,8 +10359,7 @@ static inline bool coll__choose(coll__choice *choice, const coll__query *query)
 {
     coll__query narrow = *query;
 
-    if (!query->nominal || query->is_exact) return coll__choose_cheapest(choice, query);
-    narrow.link = query->nominal;
+    if (!coll__is_crowd(query) || query->is_exact) return coll__choose_cheapest(choice, query);
     narrow.share = 0;
     if (!coll__choose_cheapest(choice, &narrow)) return false;
     if (!choice->algorithm->is_canonical) {
@@ -10683,7 +10367,6 @@ static inline bool coll__choose(coll__choice *choice, const coll__query *query)
         *choice = coll__priced(choice->algorithm, query, choice->radix, cut);
         return true;
     }
-    narrow.link = query->link;
     narrow.share = query->share;
     narrow.must_be_canonical = true;
     return coll__choose_cheapest(choice, &narrow);
@@ -10851,12 +10534,6 @@ static inline bool coll__kind_is_one_vector(coll_kind kind)
 {
     const coll__kind_shape *shape = coll__kind_shape_of(kind);
     return shape->send.over == COLL__OVER_ONE && shape->recv.over == COLL__OVER_ONE;
-}
-
-/* Do all blocks have `count` elements, on both sides? */
-static inline bool coll__is_by_count(const coll__kind_shape *shape)
-{
-    return shape->send.from == COLL__FROM_COUNT && shape->recv.from == COLL__FROM_COUNT;
 }
 
 /* Does a rank send from the buffer in which it receives? */
@@ -11178,10 +10855,7 @@ static bool coll__numbers_read(coll__numbers *n, const char *text, coll__wrong_w
 {
     n->shares.count = n->sites.count = 0;
     n->far = (coll__far){ 0, 0 };
-    const bool is_right = coll__words_read(coll__numbers_words, n, text, wrong);
-
-    n->nominal = n->link;
-    return is_right;
+    return coll__words_read(coll__numbers_words, n, text, wrong);
 }
 
 /* Append a non-negative number: five significant digits, or six decimals. */
@@ -11206,7 +10880,7 @@ static void coll__numbers_print(const coll__numbers *n, char *text, size_t room)
         { "latency=", link->latency * 1e6, "us" }, { " overhead=", link->overhead * 1e6, "us" },
         { " gbit=", link->per_byte > 0 ? 8e-9 / link->per_byte : 0, "" },
         { " reduce=", link->per_byte_reduced > 0 ? 1e-9 / link->per_byte_reduced : 0, "GB/s" },
-        { " barrier=", n->barrier * 1e6, "us" }, { " far_latency=", n->far.latency * 1e6, "us" },
+        { " far_latency=", n->far.latency * 1e6, "us" },
         { " far_gbit=", n->far.per_byte > 0 ? 8e-9 / n->far.per_byte : 0, "" }
     };
     enum { ALWAYS = 4 };
@@ -11282,7 +10956,7 @@ static coll_status coll__tuning_read(coll__numbers *n, const char *path, int siz
 #define COLL_TRANSPORT_REGISTRY_H
 
 
-enum { COLL__SIZE_MOST = 65536 };
+enum { COLL__SIZE_MOST = 65536, COLL__ELASTIC_MOST = 256 };
 
 /* Length of COLL_ALGORITHM, and the kinds for which it may name an algorithm. */
 enum { COLL__FORCED_ROOM = COLL__HAS_ENV && COLL__HAS_CHOICE ? 256 : 1,
@@ -11291,7 +10965,7 @@ enum { COLL__FORCED_ROOM = COLL__HAS_ENV && COLL__HAS_CHOICE ? 256 : 1,
 /* A launcher: the names of its environment variables. */
 typedef struct coll__launcher {
     const char *name, *rank, *size, *local_rank, *local_size;
-    const char *job;                              /* identifies the job on a host; NULL: nothing does         */
+    const char *job, *part;                       /* variables that identify the job, and this try or step of it; NULL: none */
     bool        is_strict;                        /* an incomplete set of these variables is an error, not another program's */
     bool        is_of_hosts;                      /* it counts hosts or pods, which may have several processes */
     const char *where;                            /* describes the host of rank 0 in messages                 */
@@ -11324,6 +10998,7 @@ typedef struct coll__settings {
     const char *source;                           /* origin of the rank: "the configuration", "torchrun", ... */
     coll__launched launch;                        /* from the environment, if it was read                     */
     const coll__extension *extension;             /* of the program                                           */
+    bool        is_newcomer;                      /* of coll_join: rank and size are not known yet            */
     uint32_t    arithmetic;                       /* of the program: coll__arithmetic                         */
     coll__numbers numbers;                        /* link numbers for the tuner                               */
     char        forced_text[COLL__FORCED_ROOM];                 /* names of COLL_ALGORITHM, each ended by '\0'              */
@@ -11349,6 +11024,9 @@ typedef coll_status coll__part_fn(void *context, void *group, const unsigned cha
  * NULL. */
 typedef struct coll__internals {
     coll__part_fn *part;
+
+    /* Processes that wait to join; NULL: none can. */
+    const struct coll__elastic *elastic;
 
     /* Gives access to what this rank is doing and to its communicators (coll_activity.h), while the context is open. */
     void (*watch)(void *context, coll__session *session);
@@ -11392,6 +11070,7 @@ enum {
     COLL__COUNTS_ITSELF = 16,                     /* it knows rank and size itself, so the environment is not
                                                      read; it is opened with invalid settings, too, because
                                                      other ranks wait for this one                            */
+    COLL__ADMITS = 64,                            /* processes can join                                       */
     COLL__LEAVES_JOB = 32                         /* the ranks that one process makes are the whole job,
                                                      whatever a launcher says                                 */
 };
@@ -11426,6 +11105,20 @@ static coll__opened coll__opened_as(const coll_transport *transport, void *conte
                            .internals = &coll__no_internals, .numbers = s->numbers };
 }
 
+/* How a transport admits processes that wait to join (core/session/coll_grow.h). */
+typedef struct coll__elastic {
+    /* How many are ready, at rank 0, which waits for so many, at most for wait_ms. */
+    int    (*waiting)(void *context, int wanted, int wait_ms);
+
+    /* All ranks: a table of `count`, on which the next `shrink` decides, too.  Rank 0 has filled it with those that were ready.
+     * NULL: out of memory, or `count` is 0, and the next one is without.  places, at rank 0: of these ranks in the world after
+     * the next, in ascending order, or -1: behind the one before; newcomers have the lowest others.  NULL: they are behind. */
+    unsigned char *(*table)(void *context, int count, const int *places, size_t *length);
+
+    /* A new context of `shrink`: does it have newcomers, or one from before as rank 0?  Then *out is set, with *status. */
+    bool   (*enter)(void *context, coll__opened *out, coll_status *status);
+} coll__elastic;
+
 /* Set the rank's place among the ranks of its host. */
 static void coll__opened_at(coll__opened *o, int local_rank, int local_size)
 {
@@ -11447,13 +11140,16 @@ static coll__log coll__log_of(const coll_config *c) { return (coll__log){ c->log
  *     go on     these members continue in the next world; the others are given up.  The last decision of a world
  *     flags     the bitwise AND of the flags of these members; the others have failed
  *
+ * The flags of a go on are 0, or a hash of the newcomers that come into the next world behind these members.  There they have no
+ * vote: so the members that survive are a quorum, however many newcomers die.  All vote in the world after that one.
+ *
  * Bytes of a note, little endian:
  *
  *     0 kind   1 kind of the decision   4 slot   8 ballot   16 promised   24 flags   32 flags of the note itself
  *
- *     40 the members: a bit for each place
+ *     40 newcomers of the note itself   48 the members: a bit for each place
  *
- * The members and the flags at 24 are those of the decision; a note without one ends at 40. */
+ * The members and the flags at 24 are those of the decision; a note without one ends at 48. */
 #ifndef COLL_DECISION_H
 #define COLL_DECISION_H
 
@@ -11478,17 +11174,8 @@ static inline int coll__places_in(const unsigned char *set, int count)
 
 /* ---- >>quorum ---- */
 
-/* A member weighs 2, and the first one 3.  A quorum has more than half of the weight: more than half of the members, or exactly
- * half with the first. */
-enum { COLL__WEIGHT = 2, COLL__WEIGHT_FIRST = 3 };
-
-static inline bool coll__is_enough_weight(int weight, int all) { return 2 * weight > all; }
-
-/* Are `there` of `count` members a quorum? */
-static inline bool coll__is_enough(int there, bool has_first, int count)
-{
-    return coll__is_enough_weight(COLL__WEIGHT * there + has_first, COLL__WEIGHT * count + 1);
-}
+/* Are `there` of `count` members a quorum: more than half of them, or exactly half with the first? */
+static inline bool coll__is_enough(int there, bool has_first, int count) { return 2 * there + has_first > count; }
 
 static inline bool coll__places_are_enough(const unsigned char *set, int count)
 {
@@ -11551,10 +11238,11 @@ typedef struct coll__member_note {
     uint32_t slot;
     uint64_t ballot, promised;                    /* ballot: of the decision in it; 0: none                   */
     uint64_t flags;                               /* of a hold: its sender's; too few: how many were there    */
+    uint64_t newcomers;                           /* of a hold: the hash that its sender proposes             */
     coll__decision decision;                      /* its members are in the bytes that were read              */
 } coll__member_note;
 
-enum { COLL__NOTE_HEAD = 40 };
+enum { COLL__NOTE_HEAD = 48 };
 
 /* The longest note of a world of `count` members. */
 static inline size_t coll__member_note_most(int count) { return COLL__NOTE_HEAD + coll__places_length(count); }
@@ -11577,6 +11265,7 @@ static size_t coll__member_note_write(unsigned char *to, const coll__member_note
     coll__put64(to + 16, n->promised);
     coll__put64(to + 24, has_decision ? n->decision.flags : 0);
     coll__put64(to + 32, n->flags);
+    coll__put64(to + 40, n->newcomers);
     if (!has_decision) return COLL__NOTE_HEAD;
     memcpy(to + COLL__NOTE_HEAD, n->decision.members, coll__places_length(count));
     return coll__member_note_most(count);
@@ -11591,6 +11280,7 @@ static bool coll__member_note_read(coll__member_note *n, const unsigned char *fr
     n->ballot = coll__get64(from + 8);
     n->promised = coll__get64(from + 16);
     n->flags = coll__get64(from + 32);
+    n->newcomers = coll__get64(from + 40);
     n->decision = (coll__decision){ (coll__decision_kind)from[1], coll__get64(from + 24), NULL };
     if (!coll__member_note_has_decision(n->kind, n->ballot)) return from[1] == 0 && length == COLL__NOTE_HEAD;
     if (from[1] != COLL__DECIDES_GO_ON && from[1] != COLL__DECIDES_FLAGS) return false;
@@ -11602,6 +11292,64 @@ static bool coll__member_note_read(coll__member_note *n, const unsigned char *fr
 #endif /* COLL_DECISION_H */
 /* ---- coll_impl.h, continued ---- */
 #if COLL__HAS_SIM || COLL__HAS_TCP
+/* ---- core/membership/coll_newcomers.h ---- */
+/* coll_newcomers.h - the order of ranks when newcomers take the places of others (core/session/coll_grow.h).
+ *
+ * In their first world newcomers are behind the members, which alone have a vote.  The next one has the members of that world in
+ * ascending order: each has a place, plus 1, or all have 0, and keep their order. */
+#ifndef COLL_NEWCOMERS_H
+#define COLL_NEWCOMERS_H
+
+
+/* The orders of the members of a world, so many bytes apart. */
+typedef struct coll__orders { void *first; size_t each; } coll__orders;
+
+static inline uint32_t *coll__order_of(coll__orders o, int member)
+{
+    return (uint32_t *)(void *)((unsigned char *)o.first + (size_t)member * o.each);
+}
+
+/* The lowest place behind `place` that no member has; *at: the members before that one have earlier places.  They are to have
+ * `places`, or -1: behind the one before.  In a world which has just taken newcomers that had places these are known. */
+static inline int coll__order_next(coll__orders o, int size, const int *places, int *at, int place)
+{
+    for (; *at < size; (*at)++, place++) {
+        const int taken = *coll__order_of(o, *at) ? (int)*coll__order_of(o, *at) - 1 : places[*at];
+        if (taken > place) break;
+    }
+    return place;
+}
+
+/* The places of the members, which were these of so many ranks, beside newcomers that have places. */
+static inline void coll__orders_arrange(coll__orders o, int members, int size, const int *ranks, int count)
+{
+    uint32_t place = 0;
+
+    for (int rank = 0, i = 0, at = members; rank < count && i < members && *coll__order_of(o, members); rank++) {
+        while (at < size && *coll__order_of(o, at) == place + 1) at++, place++;
+        place++;
+        if (ranks[i] == rank) *coll__order_of(o, i++) = place;
+    }
+}
+
+/* Sort members by their places. */
+static inline void coll__orders_sort(coll__orders o, int *members, int count)
+{
+    for (int i = 1; i < count; i++)
+        for (int k = i, one = members[i]; k > 0 && *coll__order_of(o, members[k - 1]) > *coll__order_of(o, one); k--)
+            members[k] = members[k - 1], members[k - 1] = one;
+}
+
+/* The flags of a decision to go on with this table of newcomers.  0: without. */
+static inline uint64_t coll__newcomers_hash(const unsigned char *table, size_t length)
+{
+    uint64_t hash = coll__hash_of_none;
+
+    for (size_t i = 0; table && i < length; i++) hash = coll__hash_with(hash, table[i]);
+    return table ? hash | 1 : 0;
+}
+
+#endif /* COLL_NEWCOMERS_H */
 /* ---- core/membership/coll_consensus.h ---- */
 /* coll_consensus.h - how the members of a world make their decisions, one after the other: single-decree Paxos for each slot.
  *
@@ -11623,8 +11371,10 @@ static bool coll__member_note_read(coll__member_note *n, const unsigned char *fr
  * accepted, that of the highest ballot, for that may be decided.  Only the proposer that counts its own acceptances decides.
  * So it may replace its own proposal at the next ballot as long as one is missing.
  *
+ * Newcomers have the last places.  They answer as all members do, and may propose, but are no part of a quorum.
+ *
  * All that a member must remember is kept between operations that fail and are begun again: its promise and what it has accepted.
- * A member is lost if it refuses connections or has left, and late if it gives no sign for `grace`.  With a quorum late members
+ * A member is lost if it refuses connections, and late if it gives no sign for `grace`.  With a quorum late members
  * are not waited for.  A member that a decision leaves out is given up, for ever.
  *
  * Notes of an earlier slot are answered with its decision.  Notes are not queued: what to send follows from the state when
@@ -11648,24 +11398,25 @@ typedef struct coll__consensus_place {
     bool     is_up;                               /* the line to it                                           */
     bool     is_there;                            /* proposer: it has promised `base`                         */
     bool     is_lost, is_late;
-    bool     is_suspect;                          /* declared dead by another member, perhaps wrongly         */
+    bool     is_suspect;                          /* it has left, or another member has declared it dead      */
     bool     has_failed;                          /* a decision has left it out                               */
     bool     owes_hold, owes_decision, owes_refusal, owes_ping;       /* what is to be said to it             */
     bool     is_prepared;                            /* proposer: it was sent the prepare of `base`              */
     uint64_t asked, holds;                        /* proposer: the last proposal sent to it; accepted by it   */
-    uint64_t flags;                               /* proposer: told by it                                     */
+    uint64_t flags, newcomers;                    /* proposer: told by it                                     */
     int64_t  silent_since;                        /* since when an answer is missing; 0: none is              */
 } coll__consensus_place;
 
 typedef struct coll__consensus {
     int      count, me;
+    int      voters;                              /* the others, behind them, are newcomers                   */
     coll__consensus_role role;
     uint32_t slot;                                /* of the next decision                                     */
     uint64_t promised, ballot;                    /* it accepts nothing below; of `held`, 0: none             */
     bool     is_bound;                            /* `held` is from another proposer                          */
     coll__decision held, past;                    /* the last accepted or own proposal; the last decision, of the slot before */
     coll__decision_kind kind;                     /* of the operation under way                               */
-    uint64_t flags;
+    uint64_t flags, newcomers;                    /* newcomers: a hash of their table, for a go on; 0: none   */
     int      proposer;                            /* the one that it follows                                  */
     uint64_t base;                                /* of this proposer; promised by all that are there         */
     bool     is_time;                             /* it proposes                                              */
@@ -11687,7 +11438,8 @@ static void coll__consensus_open(coll__consensus *c, void *memory, int count, in
     unsigned char *const sets = (unsigned char *)memory
                               + coll__round_up((size_t)count * sizeof(coll__consensus_place), sizeof(uint64_t));
 
-    *c = (coll__consensus){ .count = count, .me = me, .slot = 1, .flags = UINT64_MAX, .places = (coll__consensus_place *)memory };
+    *c = (coll__consensus){ .count = count, .me = me, .voters = count, .slot = 1, .flags = UINT64_MAX,
+                            .places = (coll__consensus_place *)memory };
     c->held.members = sets;
     c->past.members = sets + coll__places_length(count);
 }
@@ -11721,10 +11473,13 @@ static inline void coll__decision_copy(const coll__consensus *c, coll__decision 
 
 static int coll__consensus_there(const coll__consensus *c, bool *is_quorum)
 {
-    int there = 0;
+    int there = 0, voters = 0;
 
-    for (int i = 0; i < c->count; i++) there += c->places[i].is_there;
-    *is_quorum = coll__is_enough(there, c->places[0].is_there, c->count);
+    for (int i = 0; i < c->count; i++) {
+        there += c->places[i].is_there;
+        voters += i < c->voters && c->places[i].is_there;
+    }
+    *is_quorum = coll__is_enough(voters, c->places[0].is_there, c->voters);
     return there;
 }
 
@@ -11733,8 +11488,8 @@ static bool coll__consensus_may_be_enough(const coll__consensus *c)
 {
     int most = 0;
 
-    for (int i = 0; i < c->count; i++) most += i == c->me || !(c->places[i].is_lost || c->places[i].has_failed);
-    return coll__is_enough(most, c->me == 0 || !(c->places[0].is_lost || c->places[0].has_failed), c->count);
+    for (int i = 0; i < c->voters; i++) most += i == c->me || !(c->places[i].is_lost || c->places[i].has_failed);
+    return coll__is_enough(most, c->me == 0 || !(c->places[0].is_lost || c->places[0].has_failed), c->voters);
 }
 
 static int coll__consensus_first(const coll__consensus *c)
@@ -11788,6 +11543,7 @@ static void coll__consensus_seek(coll__consensus *c, int64_t now)
     c->until = c->deadline;
     c->counted = 0;
     c->places[c->me].flags = c->flags;
+    c->places[c->me].newcomers = c->newcomers;
     for (int i = 0; i < c->count; i++) c->places[i].silent_since = 0;
     coll__consensus_raise(c, c->promised);
 }
@@ -11800,6 +11556,7 @@ static void coll__consensus_begin(coll__consensus *c, coll__decision_kind kind, 
     if (coll__consensus_is_over(c)) return;
     c->kind = kind;
     if (kind == COLL__DECIDES_FLAGS) c->flags = flags;
+    else c->newcomers = flags;
     c->grace = grace;
     c->deadline = deadline;
     for (int i = 0; i < c->count; i++) {
@@ -11877,13 +11634,13 @@ static void coll__consensus_down(coll__consensus *c, int place)
     c->places[place].is_up = false;
 }
 
-/* It refuses connections at all its addresses, or has left, or the failure detector has declared it dead. */
+/* It refuses connections at all its addresses, or the failure detector has declared it dead. */
 static void coll__consensus_lost(coll__consensus *c, int place)
 {
     if (place != c->me) c->places[place].is_lost = !c->places[place].is_up;
 }
 
-/* Another member says that it is dead. */
+/* Another member says that it is dead, or it has left this world: perhaps for the next one, with the decision. */
 static COLL__UNUSED void coll__consensus_suspect(coll__consensus *c, int place)
 {
     if (place != c->me && !c->places[place].is_suspect) c->places[place].is_suspect = c->places[place].is_late = true;
@@ -11900,6 +11657,7 @@ static void coll__consensus_heard(coll__consensus *c, coll__consensus_place *p, 
     p->holds = n->ballot;
     if (n->ballot != p->asked) p->asked = 0;      /* it followed another one when it was sent the proposal    */
     p->flags = n->flags;
+    p->newcomers = n->newcomers;
     if (!p->is_there && n->ballot > 0) coll__consensus_accept(c, n->ballot, &n->decision);
     p->is_there = true;
 }
@@ -11971,7 +11729,7 @@ static void coll__consensus_propose(coll__consensus *c)
 
     for (int i = 0; i < c->count; i++) {
         const coll__consensus_place *const p = &c->places[i];
-        if (p->is_there) flags &= p->flags;
+        if (p->is_there) flags &= c->kind == COLL__DECIDES_FLAGS ? p->flags : p->newcomers;
         is_same = is_same && p->is_there == coll__place_in(c->held.members, i);
     }
     is_same = is_same && c->held.flags == flags;
@@ -12099,7 +11857,7 @@ static size_t coll__consensus_say(coll__consensus *c, int place, unsigned char *
         p->owes_ping = false;
         if (!p->silent_since) p->silent_since = now;
     } else if (p->owes_hold) {
-        n = (coll__member_note){ COLL__NOTE_HOLD, c->slot, c->ballot, c->promised, c->flags, c->held };
+        n = (coll__member_note){ COLL__NOTE_HOLD, c->slot, c->ballot, c->promised, c->flags, c->newcomers, c->held };
         p->owes_hold = false;
     }
     return n.kind != COLL__NOTE_NONE ? coll__member_note_write(to, &n, c->count) : 0;
@@ -12308,7 +12066,6 @@ typedef struct coll__cached {
     coll_call  call;                              /* kind 0: none                                             */
     double     elements;                          /* of all blocks; the caller owns lists of counts           */
     char       algorithm[COLL__NAME_CACHED];      /* name of the algorithm, or ""                             */
-    unsigned   version;                           /* of the numbers at the time of the choice                 */
     coll__choice choice;
     bool       has_execution;
     coll__execution execution;
@@ -12337,46 +12094,45 @@ typedef struct coll__touched {
 
 struct coll_request {
     coll_comm   *comm;                            /* NULL once the communicator is freed                      */
-    coll_request *next;                           /* in the queue of its order                                */
     struct coll__order *order;                    /* NULL: a message                                          */
-    coll_call    call;
-    coll_status  status;
+
+    /* from here on to `call` coll__request_init sets all to 0 */
+    coll_request *next;                           /* in the queue of its order                                */
     bool         is_started, is_prepared;
-    bool         is_over;                         /* finished, but earlier calls of its order are not         */
-    unsigned char workspace;                      /* index of the workspace in its order                      */
-    bool         is_blocking;                     /* the caller gets no handle                                */
     bool         is_known;                        /* the program knows that it does not run: its end was
                                                      reported, or it was never started                        */
-    coll_status *awaited;                         /* set to COLL_OK when it ends (coll_wait_any.h); or NULL       */
-    int64_t      tested_at;                       /* when a test first found it running; 0: never             */
+    bool         is_blocking;                     /* the caller gets no handle                                */
     bool         has_head;                        /* `head` is the fingerprint of a call like this one        */
+    bool         has_overflow;                    /* COLL_DETECT_OVERFLOW: the result has an infinity or a NaN */
+    unsigned char workspace;                      /* index of the workspace in its order                      */
+    coll_status *awaited;                         /* set to COLL_OK when it ends (coll_wait_any.h); or NULL       */
+    uint64_t     record;                          /* its number in the flight recorder; 0: none               */
+    size_t      *offsets;                         /* owned: replaces missing offsets; or NULL                 */
+    void        *changed;                         /* owned: the input with its residual; or NULL              */
+    void        *carried;                         /* owned by the carrier                                     */
+    coll__message *sending, *receiving;           /* send, recv, sendrecv                                     */
+    size_t       got_count;
+    coll_request *whole;                          /* the request of which this is a part; or NULL             */
+    void       (*done)(coll_request *whole, coll_request *part, coll_status status);      /* called when it ends; or NULL */
+    coll__prepared *prepared;                     /* coll_prepare: its own order                              */
+    coll__strided *strided;                       /* the caller's strides; or NULL                            */
+
+    coll_call    call;
+    coll_status  status;
+    bool         is_over;                         /* finished, but earlier calls of its order are not         */
+    int64_t      tested_at;                       /* when a test first found it running; 0: never             */
     bool         ends_early;                      /* the call becomes part of its history                     */
     uint32_t     sequence;
-    uint64_t     record;                          /* owned by the observer; initially 0                       */
     unsigned     graph_version;                   /* of the communicator's graph at the time of the check     */
     unsigned char head[COLL_HEAD_LENGTH];
     coll__codec  codec;
     const uint64_t *history;                      /* history in the fingerprint: its order's; or NULL         */
     coll__touched touched;                        /* bounds of its buffers, computed on demand                */
-    size_t      *offsets;                         /* owned: replaces missing offsets; or NULL                 */
-    void        *changed;                         /* owned: the input with its residual; or NULL              */
     const void  *input;                           /* with a residual: the caller's input, from which call.send is made */
     coll_task    task;                            /* used when the transport executes the whole call          */
     const coll__carrier *carrier;
-    void        *carried;                         /* owned by the carrier                                     */
     coll__execution  *execution;                  /* used when the engine runs it: cached, or the workspace's */
-    coll__message *sending, *receiving;           /* send, recv, sendrecv                                     */
     int          got_source, got_tag;
-    size_t       got_count;
-    coll_request *whole;                          /* the request of which this is a part; or NULL             */
-    void       (*done)(coll_request *whole, coll_request *part, coll_status status);      /* called when it ends; or NULL */
-    coll__prepared *prepared;                     /* coll_prepare: its own order                              */
-    const coll__choice *way;                      /* chosen beforehand; NULL: by the tuner                    */
-#if COLL__HAS_LEAVES
-    const coll__leaves *leaves;                   /* the tree whose nodes its input has; NULL: one vector     */
-#endif
-    coll__strided *strided;                       /* the caller's strides; or NULL                            */
-    bool         has_overflow;                    /* COLL_DETECT_OVERFLOW: the result has an infinity or a NaN */
     struct coll__pool *pool;                      /* owner of its memory; must be the last field              */
 };
 
@@ -12419,6 +12175,7 @@ struct coll__carrier {
                                                      run beside it                                            */
     void (*unbind) (coll_request *r);             /* called when it does not start again; NULL: nothing to free */
     void (*end)    (coll__session *session, coll_status status);  /* ends what is in no order; NULL: nothing to end */
+    const char *says;                             /* its part of coll_explain; NULL: of `explain`             */
     bool (*explain)(coll_request *r, char *text, size_t room);        /* false: it would decline              */
 };
 
@@ -12452,8 +12209,6 @@ typedef struct coll__order {
     coll__space space;
     uint64_t  number;                             /* 0: the communicator's order; else the number of a
                                                      prepared call; COLL__SPACE_CREATE: a hash                */
-    const coll__numbers *numbers;                 /* for the choice of algorithms: the communicator's, or a
-                                                     copy from the time of coll_prepare                       */
     void     *group;                              /* the transport's group; NULL: all ranks                   */
     uint64_t  history;                            /* hash of its calls by messages that end early on some ranks */
     coll_request *queue, **queue_end;             /* the first one runs; later ones may, too (coll_overlap.h) */
@@ -12484,14 +12239,6 @@ typedef coll_failure coll__cause;
 typedef struct coll__cause { coll_status status; int rank; char text[4]; } coll__cause;
 #endif
 
-/* Callbacks of the flight recorder.  The engine works without them.  Short calls that the transport
- * completes at once are not reported. */
-typedef struct coll__observer {
-    void (*begin) (coll_request *r);                              /* launched: its fingerprint is written     */
-    void (*end)   (const coll_request *r, coll_status status);    /* ended; it may be freed soon              */
-    void (*failed)(const coll__session *session);                 /* the session has failed; no request has ended yet */
-} coll__observer;
-
 /* Statistics of yields (coll_progress.h). */
 typedef struct coll__yields {
     unsigned waits, slow_at;                      /* waits that spun so far; that number at the last slow yield */
@@ -12500,13 +12247,14 @@ typedef struct coll__yields {
     int64_t  sleep_until;                         /* until then every wait sleeps at once; 0: none            */
 } coll__yields;
 
-/* The result of coll_shrink for a rank. */
-typedef enum coll__survival { COLL__NOT_LISTED, COLL__LOST, COLL__GOES_ON } coll__survival;
+/* The result of coll_shrink for a rank; AGREED: of coll_agree, it has not failed. */
+typedef enum coll__survival { COLL__NOT_LISTED, COLL__LOST, COLL__GOES_ON, COLL__AGREED } coll__survival;
 
 /* What a list of ranks has decided. */
 typedef struct coll__decided {
     struct coll__decided *next;
     int            count, *ranks;                 /* behind this struct: ranks, room for survivors, known.failed */
+    uint64_t       of;                            /* 1 + id of the communicator whose round 0 has made known.next; 0: none */
     coll_decisions known;
 } coll__decided;
 
@@ -12545,16 +12293,19 @@ struct coll__session {
     const coll__internals *internals;             /* the transport's                                          */
     const coll__carrier *carriers;                /* in order of preference; the last one accepts any call    */
     int   carrier_count;
-    const coll__observer *observer;               /* or NULL                                                  */
     coll__log  log;
     int   forced_at[COLL__FORCED_KINDS];          /* COLL_ALGORITHM by kind: 1 + the place in forced_text; 0: none */
     char  forced_text[COLL__FORCED_ROOM];
     coll__cause failure;                          /* status COLL_OK: no failure                               */
     char  dump[COLL__DUMP_ROOM];                  /* path for a report when the session fails; "": none       */
     int   generation;                             /* number of coll_shrink calls so far                       */
-    unsigned char *survival;                      /* coll__survival of each rank at the last shrink; or NULL  */
+    unsigned char *survival;                      /* coll__survival of each rank, then a set of ranks; or NULL */
+    bool  has_agreed;                             /* atomic: by the last call                                 */
     coll__decided *decided, *shrunk;              /* one for each list of ranks; that of the last coll_shrink */
     coll_comm     *successor;                     /* of that one, if coll_shrink has failed since; or NULL    */
+    int           *former;                        /* by rank: in the communicator before; NULL: there was none */
+    bool           has_newcomers;                 /* the first world of newcomers                             */
+    bool           is_succeeded;                  /* coll_grow has begun to make another world                */
     coll__messages *messages;                     /* NULL: none yet                                           */
     const coll__by_key *by_key;                   /* with COLL__ON_DEMAND; NULL: not needed yet               */
     coll__pool *pool;                             /* memory of requests; NULL: none yet                       */
@@ -12590,7 +12341,7 @@ struct coll__session {
     int64_t  started_at;                          /* start of the last one that did not end at once           */
     unsigned burst;                               /* consecutive collectives before it                        */
     unsigned tests;                               /* tests that found a pending request                       */
-    int64_t  freed_at;                            /* time at which a test checks for freed communicators      */
+    int64_t  watch_at;                            /* time at which a test looks around (coll_wait_loop.h)     */
 };
 
 /* May another thread be inside? */
@@ -12658,15 +12409,13 @@ struct coll_comm {
     const void *watch;                            /* atomic: the running wait for one of several (coll_wait_any.h) */
     coll_comm *beside;                            /* the next communicator that this wait has entered         */
     coll__order main;
-    void *recorder;                               /* owned by the observer; freed with the communicator       */
+    void *recorder;                               /* the flight recorder, or NULL                             */
     coll__prepared *prepared;                     /* all that are not freed                                   */
     coll__graph graph;
     int  *graph_lists;
     unsigned graph_version;                       /* replacements so far                                      */
     coll__plan *plans[COLL__PLAN_PLACES];         /* by kind; NULL: not called yet                            */
     coll__numbers numbers;
-    unsigned char *gauge;                         /* memory of coll_measure while it runs; a simulated rank
-                                                     that is killed cannot free it                            */
     coll__strided *spare;                         /* of the last blocking call with strides                   */
     coll__counts *counts;                         /* of the tuner, where ranks share processors; or NULL      */
 };
@@ -12726,13 +12475,6 @@ enum { COLL__REPORT_LENGTH = 2 * COLL_HEAD_LENGTH };      /* see coll__reports_d
 
 #define COLL__COUNT_MASK ((UINT64_C(1) << 48) - 1)
 
-static uint32_t coll__hash_counts(const size_t *counts, int n)
-{
-    uint64_t hash = coll__hash_of_none;
-    for (int i = 0; i < n; i++) hash = coll__hash_with(hash, counts[i]);
-    return coll__hash_end(hash);
-}
-
 /* Options of a call in its fingerprint: its flags, and what else is set.  A rank names them from the fingerprint alone. */
 enum { COLL__FLAGS = 63, COLL__BY_SCALE = 64, COLL__BY_SEED = 128, COLL__BY_TYPE = 256, COLL__BY_ALGORITHM = 512,
        COLL__HASHED = COLL__BY_SCALE | COLL__BY_SEED | COLL__BY_TYPE | COLL__BY_ALGORITHM };
@@ -12779,13 +12521,6 @@ enum { COLL__PREPARED_MOST = 0xfff };            /* this number, or a greater on
 /* The mark of the communicator `id`.  0: of coll_init. */
 static inline uint32_t coll__mark_of(uint64_t id) { return (uint32_t)(coll__mix64(id) >> 32); }
 
-/* The mark of a communicator, with the number of a prepared call; 0: none. */
-static inline uint32_t coll__head_mark(const coll_comm *comm, uint64_t prepared)
-{
-    const uint32_t number = prepared < COLL__PREPARED_MOST ? (uint32_t)prepared : COLL__PREPARED_MOST;
-    return (comm->mark & ~(uint32_t)COLL__PREPARED_MOST) | number;
-}
-
 /* The fingerprint of a call, equal on all ranks that make the same call:
  *
  *      0 magic    2 step     4 communicator       8 sequence
@@ -12793,7 +12528,7 @@ static inline uint32_t coll__head_mark(const coll_comm *comm, uint64_t prepared)
  *                 options                                            or peer
  *
  * The step is set for each message: which round of which slice it belongs to.  The low 12 bits of the communicator's mark are
- * the number of a prepared call (coll__head_mark).  Options: 8 bits, and the upper 4 of the operation.  If one has a value
+ * the number of a prepared call.  Options: 8 bits, and the upper 4 of the operation.  If one has a value
  * (COLL__HASHED), the upper half of root is a hash of these values.  If every rank knows all counts, count is their sum and root
  * a hash of them.  If only two ranks know the length of a message, they set its count and type.  History: 16
  * bits of a hash of earlier calls that end early on some ranks, if they used messages in the order of the communicator.  So a
@@ -12806,9 +12541,13 @@ static void coll__head_of_call(unsigned char *head, const coll_call *call, int s
     uint32_t root = (uint32_t)(traits & COLL__ROOTED ? call->root : traits & COLL__MESSAGE ? call->peer : 0);
 
     if (traits & COLL__SUMMED) {
+        uint64_t hash = coll__hash_of_none;
         count = 0;
-        for (int i = 0; i < size; i++) count += call->recv_counts[i];
-        root = coll__hash_counts(call->recv_counts, size);
+        for (int i = 0; i < size; i++) {
+            count += call->recv_counts[i];
+            hash = coll__hash_with(hash, call->recv_counts[i]);
+        }
+        root = coll__hash_end(hash);
     }
     const uint32_t op = reduces ? (uint32_t)call->op & 15 : 0;
     const uint32_t wire = reduces && call->wire != call->type ? (uint32_t)call->wire & 0xff : 0;
@@ -12820,13 +12559,6 @@ static void coll__head_of_call(unsigned char *head, const coll_call *call, int s
     if (options & COLL__HASHED) root = (root & 0xffff) | coll__hash_options(call, options) << 16;
     coll__put64(head + 16, type | (uint64_t)root << 32);
     coll__put64(head + 24, count);
-}
-
-/* A part has the kind and the root of its whole, and its own options. */
-static inline void coll__head_of_part(unsigned char *head, const unsigned char *whole)
-{
-    head[12] = whole[12];
-    memcpy(head + 20, whole + 20, coll__head_options(head) & COLL__HASHED ? 2 : 4);
 }
 
 /* The head of the next call of the same kind.  Written in words of the size in which it is read: a load that spans several
@@ -12848,13 +12580,6 @@ static inline uint64_t coll__head_count(const unsigned char *head) { return coll
 /* Without such kinds in the program, histories are 0. */
 enum { COLL__HAS_HISTORY = (COLL__TRAITS_HERE & (COLL__ROOTED | COLL__NEIGHBORS)) != 0 || COLL__HAS_SCAN };
 
-/* Can a rank end a call of this kind before its fingerprint was compared, through others, with those of all ranks?  For
- * instance the root of a broadcast, and the other ranks of a reduce. */
-static inline bool coll__ends_early(coll_kind kind)
-{
-    return coll__kind_is(kind, COLL__ROOTED | COLL__NEIGHBORS) || (COLL__HAS_SCAN && (kind == COLL_SCAN || kind == COLL_EXSCAN));
-}
-
 /* `history` after a call with this fingerprint. */
 static inline uint64_t coll__history_with(uint64_t history, const unsigned char *head)
 {
@@ -12874,19 +12599,13 @@ static void coll__head_of_made(unsigned char *head, const coll__session *session
     coll__put64(head + 24, session->made_history);
 }
 
-/* Add a freed communicator of all ranks.  Independent of the order in which ranks free them. */
-static void coll__made_add(coll__session *session, const coll_comm *comm)
-{
-    session->made_calls += comm->sequence;
-    session->made_history += coll__mix64(comm->main.history ^ coll__mix64((uint64_t)comm->mark << 32 | comm->sequence));
-}
-
 static inline void coll__head_set_step(unsigned char *head, long step) { coll__put16(head + 2, (uint32_t)step & 0xffff); }
 
-/* Did two ranks make different calls with the same number?  Number 0 means no call, or a list, which is its parts. */
+/* Did two ranks make different calls of one number?  0: no call, or a list, which is its parts.  Many may have PREPARED_MOST. */
 static bool coll__heads_disagree(const unsigned char *a, const unsigned char *b)
 {
-    return coll__get32(a + 8) != 0 && !memcmp(a + 4, b + 4, 8) && memcmp(a + 12, b + 12, COLL_HEAD_LENGTH - 12) != 0;
+    return (~coll__get32(a + 4) & COLL__PREPARED_MOST || coll__get16(a) != COLL__MAGIC) && coll__get32(a + 8) != 0
+        && !memcmp(a + 4, b + 4, 8) && memcmp(a + 12, b + 12, COLL_HEAD_LENGTH - 12) != 0;
 }
 
 #endif /* COLL_COMM_H */
@@ -13120,6 +12839,14 @@ static bool coll__reports_disagree(coll_failure *failure, const unsigned char *o
     return false;
 }
 
+/* A time limit names a rank that is late.  It is not the cause if it waits in the same call itself: then no rank is named. */
+static void coll__excuse(coll_failure *failure, const unsigned char *its_report, const unsigned char *report)
+{
+    if (failure->status != COLL_ERR_TIMEOUT || coll__get32(report + 8) == 0 || memcmp(its_report + 4, report + 4, 8) != 0) return;
+    coll__append(failure->text, sizeof failure->text, "; rank %d waits in the same call", failure->rank);
+    failure->rank = -1;
+}
+
 /* ---- >>abort ---- */
 
 /* "rank 2 gave up: why", with loops only: may run in a signal handler. */
@@ -13137,6 +12864,248 @@ static void coll__abort_sentence(char *text, size_t room, int rank, const char *
 }
 
 #endif /* COLL_ERROR_TEXT_H */
+/* ---- core/engine/coll_flight_recorder.h ---- */
+/* coll_flight_recorder.h - the flight recorder: the last operations of each communicator, and how they are written when it fails.
+ *
+ * An operation takes the next entry of a ring when it is launched, and completes it when it ends.  Blocking calls that complete
+ * at once are not recorded: reading the clock takes longer than some of them.  They count in the sequence, and one that waits, or
+ * fails, is recorded like any other. */
+#ifndef COLL_FLIGHT_RECORDER_H
+#define COLL_FLIGHT_RECORDER_H
+
+typedef void coll__dump_fn(void *context, const char *line);
+
+#if COLL__HAS_RECORDER
+
+enum { COLL__RECORD_NAME = 24, COLL__RECORDED_MOST = 1024 };
+
+typedef struct coll__record {
+    uint64_t      number;                         /* counted from 1; 0: none yet                              */
+    int64_t       began, ended;                   /* ended 0: not yet                                         */
+    coll_status   status;
+    unsigned char head[COLL_HEAD_LENGTH];
+    char          name[COLL__RECORD_NAME];
+} coll__record;
+
+typedef struct coll__recorder {
+    uint64_t     count;
+    coll__record ring[COLL__RECORDS];
+} coll__recorder;
+
+/* For a communicator.  NULL: nothing is recorded, because large simulated worlds would need too much memory. */
+static coll__recorder *coll__recorder_new(const coll__session *session)
+{
+    const bool is_recorded = !session->transport->now || session->size <= COLL__RECORDED_MOST;
+    return is_recorded ? (coll__recorder *)coll__take_zeros(coll__like(session), 1, sizeof(coll__recorder)) : NULL;
+}
+
+/* A request is launched; its head is set. */
+static void coll__record_begin(coll_request *r)
+{
+    coll__recorder *recorder = (coll__recorder *)r->comm->recorder;
+
+    if (!recorder) return;
+    r->record = ++recorder->count;
+    coll__record *at = &recorder->ring[r->record % COLL__RECORDS];
+    at->number = r->record;
+    at->began = coll__clock(r->comm->session);
+    at->ended = 0;
+    at->status = COLL_PENDING;
+    at->name[0] = '\0';
+    if (r->call.name) coll__print(at->name, sizeof at->name, "%s", r->call.name);
+    memcpy(at->head, r->head, COLL_HEAD_LENGTH);
+}
+
+static void coll__record_end(const coll_request *r, coll_status status)
+{
+    coll__recorder *recorder = (coll__recorder *)r->comm->recorder;
+    coll__record *at = recorder ? &recorder->ring[r->record % COLL__RECORDS] : NULL;
+
+    if (!at || r->record == 0 || at->number != r->record) return;         /* its entry was reused             */
+    at->ended = coll__clock(r->comm->session);
+    at->status = status;
+}
+
+/* The oldest entry; there are recorder->count - first + 1. */
+static uint64_t coll__record_first(const coll__recorder *recorder)
+{
+    return recorder->count >= COLL__RECORDS ? recorder->count - COLL__RECORDS + 1 : 1;
+}
+
+/* Has this rank made another call of the number of `theirs`, in which a rank waits?  The thread is inside. */
+static bool coll__recorded_disagrees(coll_failure *failure, const coll__session *session, const unsigned char *theirs, int rank)
+{
+    for (const coll_comm *comm = session ? session->comms : NULL; comm; comm = comm->next) {
+        const coll__recorder *recorder = (const coll__recorder *)comm->recorder;
+        const bool is_theirs = recorder && !comm->extension && coll__rank_here(comm, rank) != COLL_RANK_NONE;
+        for (int i = 0; is_theirs && i < COLL__RECORDS; i++)
+            if (coll__heads_disagree(recorder->ring[i].head, theirs))
+                return coll__failed_mismatch(failure, theirs, rank, recorder->ring[i].head, session->rank) < 0;
+    }
+    return false;
+}
+
+/* ---- >>text ---- */
+
+static void coll__dump_text(const coll_comm *comm, coll__dump_fn *write, void *context)
+{
+    const coll__session *session = comm->session;
+    const coll__recorder *recorder = (const coll__recorder *)comm->recorder;
+    const int64_t now = coll__clock(session);
+    char line[640], what[COLL__CALL_ROOM];
+
+    coll__print(line, sizeof line, "rank %d of %d (rank %d of the job, pid %ld, over %s): %u collectives, %s", comm->rank,
+                comm->size, session->rank, (long)getpid(), session->transport->name, (unsigned)comm->sequence,
+                session->failure.status == COLL_OK ? "no failure" : session->failure.text);
+    write(context, line);
+    for (uint64_t n = recorder ? coll__record_first(recorder) : 1; recorder && n <= recorder->count; n++) {
+        const coll__record *at = &recorder->ring[n % COLL__RECORDS];
+        const double ago = (double)(now - at->began) * 1e-6, took = (double)(at->ended - at->began) * 1e-6;
+        const char *const mark = *at->name ? "\"" : "";
+        coll__head_describe(at->head, what, sizeof what);
+        coll__print(line, sizeof line, "  %10.3f ms ago  %s%s%s%s%s: ", ago, what, *mark ? " " : "", mark, at->name, mark);
+        if (at->ended) coll__append(line, sizeof line, "%s after %.3f ms", coll_status_text(at->status), took);
+        else coll__append(line, sizeof line, "still running");
+        write(context, line);
+    }
+}
+
+/* ---- >>JSON ---- */
+
+static void coll__json_text(FILE *file, const char *text)
+{
+    fputc('"', file);
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+        if (*c == '"' || *c == '\\') fprintf(file, "\\%c", *c);
+        else if (*c < 32 || *c > 126) fprintf(file, "\\u%04x", *c);
+        else fputc(*c, file);
+    }
+    fputc('"', file);
+}
+
+/* Times of operations are in ms before `now`. */
+static void coll__json_record(FILE *file, const coll__record *at, int64_t now)
+{
+    const coll_kind kind = (coll_kind)at->head[12];
+    const coll_type type = (coll_type)coll__get32(at->head + 16);
+    char text[40], flags[COLL__CALL_ROOM] = "";
+
+    fprintf(file, "{\"kind\": \"%s\", \"sequence\": %u, \"count\": %llu, \"type\": ", coll_kind_name(kind),
+            (unsigned)coll__get32(at->head + 8), (unsigned long long)coll__head_count(at->head));
+    coll__json_text(file, type ? coll__type_text(type, text, sizeof text) : "");
+    fprintf(file, ", \"op\": \"%s\", \"root\": %d, \"peer\": %d, \"name\": ",
+            coll__kind_reduces(kind) ? coll_op_name((coll_op)(at->head[13] & 15)) : "",
+            coll__kind_has_root(kind) ? coll__head_root(at->head) : -1,
+            coll__kind_is_message(kind) ? (int)coll__get32(at->head + 20) : -1);
+    coll__json_text(file, at->name);
+    coll__append_options(flags, sizeof flags, coll__head_options(at->head), "|");
+    fprintf(file, ", \"prepared\": %u, \"flags\": \"%s\"", (unsigned)coll__get32(at->head + 4) & COLL__PREPARED_MOST, flags);
+    fprintf(file, ", \"began_ms_ago\": %lld.%03d", (long long)((now - at->began) / COLL__MS),
+            (int)((now - at->began) / 1000 % 1000));
+    if (at->ended) fprintf(file, ", \"took_us\": %lld", (long long)((at->ended - at->began) / 1000));
+    fprintf(file, ", \"status\": %d}", (int)at->status);
+}
+
+static void coll__json_comm(FILE *file, const coll_comm *comm, int64_t now)
+{
+    const coll__recorder *recorder = (const coll__recorder *)comm->recorder;
+
+    fprintf(file, "    {\"id\": %llu, \"rank\": %d, \"size\": %d, \"sequence\": %u, \"error\": ",
+            (unsigned long long)comm->id, comm->rank, comm->size, (unsigned)comm->sequence);
+    coll__json_text(file, coll__sentence_of(comm));
+    fprintf(file, ",\n     \"operations\": [");
+    for (uint64_t n = recorder ? coll__record_first(recorder) : 1, first = n; recorder && n <= recorder->count; n++) {
+        fprintf(file, n == first ? "\n      " : ",\n      ");
+        coll__json_record(file, &recorder->ring[n % COLL__RECORDS], now);
+    }
+    fprintf(file, "]}");
+}
+
+static void coll__dump_json(const coll__session *session, FILE *file)
+{
+    const int64_t now = coll__clock(session);
+    char host[64] = "";
+
+    (void)gethostname(host, sizeof host - 1);
+    fprintf(file, "{\n  \"rank\": %d, \"size\": %d, \"pid\": %ld, \"host\": ", session->rank, session->size, (long)getpid());
+    coll__json_text(file, host);
+    fprintf(file, ", \"transport\": \"%s\", \"time\": %lld,\n  \"status\": %d, \"failed_rank\": %d, \"cause\": ",
+            session->transport->name, (long long)time(NULL), (int)session->failure.status, session->failure.rank);
+    coll__json_text(file, session->failure.text);
+    fprintf(file, ",\n  \"communicators\": [\n");
+    for (const coll_comm *comm = session->comms; comm; comm = comm->next) {
+        coll__json_comm(file, comm, now);
+        fprintf(file, comm->next ? ",\n" : "\n");
+    }
+    fprintf(file, "  ]\n}\n");
+}
+
+/* Writes into the configured directory; the file has its name only when it is complete.  A world that coll_shrink has created has
+ * separate files. */
+static void coll__dump_failure(const coll__session *session)
+{
+    char path[320], part[340], why[100];
+    sigset_t before, pending;
+
+    if (!*session->dump) return;
+    coll__print(path, sizeof path, "%s/coll-%d", session->dump, session->rank);
+    if (session->generation > 0) coll__append(path, sizeof path, ".%d", session->generation);
+    coll__append(path, sizeof path, ".json");
+    coll__print(part, sizeof part, "%s.part", path);
+    coll__signals_hold(&before, &pending);
+    FILE *file = fopen(part, "we");
+    if (file) coll__dump_json(session, file);
+    const bool is_written = file && !ferror(file), is_kept = file && fclose(file) == 0 && is_written && rename(part, path) == 0;
+    coll__print(why, sizeof why, "%s", strerror(errno));
+    if (file && !is_kept) (void)remove(part);
+    coll__signals_drop(&before, &pending);
+    if (is_kept) return;
+    coll__say(&session->log, COLL_LOG_WARN, "rank %d cannot write what it was doing to %s: %s", session->rank, path, why);
+}
+
+#else
+
+static void *coll__recorder_new(const coll__session *session) { (void)session; return NULL; }
+static void coll__record_begin(coll_request *r) { (void)r; }
+static void coll__record_end(const coll_request *r, coll_status status) { (void)r, (void)status; }
+static void coll__dump_failure(const coll__session *session) { (void)session; }
+#define coll__recorded_disagrees(failure, session, theirs, rank) ((void)(failure), (void)(session), false)
+
+static void coll__dump_text(const coll_comm *comm, coll__dump_fn *write, void *context)
+{
+    char line[160];
+
+    coll__print(line, sizeof line, "rank %d of %d: nothing is recorded, for this program was compiled with " COLL__PROFILE,
+                comm->rank, comm->size);
+    write(context, *line ? line : "nothing is recorded: " COLL__PROFILE);
+}
+
+#endif
+
+static coll_status coll__recorder_settle(const coll_config *c)
+{
+    if (COLL__HAS_RECORDER || !c->dump || !*c->dump) return COLL_OK;
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "dump is \"%.80s\", but this program was compiled with " COLL__PROFILE,
+                              c->dump);
+}
+
+/* ---- >>where it goes ---- */
+
+#if COLL__HAS_OS
+static void coll__dump_line(void *context, const char *line)
+{
+    sigset_t before, pending;
+
+    (void)context;
+    coll__signals_hold(&before, &pending);
+    fprintf(stderr, "%s\n", line);
+    coll__signals_drop(&before, &pending);
+}
+#else
+static void coll__dump_line(void *context, const char *line) { (void)context, (void)line; }
+#endif
+
+#endif /* COLL_FLIGHT_RECORDER_H */
 /* ---- core/engine/coll_strides.h ---- */
 /* coll_strides.h - blocks that are columns of a matrix (coll_call.row, send_stride, recv_stride).
  *
@@ -13217,12 +13186,12 @@ static inline void coll__activity_set(coll__session *session, uint64_t *words, c
     coll__activity_count(session);
 }
 
-/* The report of a rank that waits in the call with this head: the head, and that of the last ended call. */
+/* The report of a rank that waits in the call with this head: the head, and that of the last ended call; session NULL: none. */
 static void coll__report_make(const coll__session *session, const unsigned char *head, unsigned char *report)
 {
     memcpy(report, head, COLL_HEAD_LENGTH);
-    for (size_t i = 0; session && i < COLL_HEAD_LENGTH / 8; i++) {
-        const uint64_t word = __atomic_load_n(&session->activity.last[i], __ATOMIC_RELAXED);
+    for (size_t i = 0; i < COLL_HEAD_LENGTH / 8; i++) {
+        const uint64_t word = session ? __atomic_load_n(&session->activity.last[i], __ATOMIC_RELAXED) : 0;
         memcpy(report + COLL_HEAD_LENGTH + 8 * i, &word, 8);
     }
 }
@@ -13365,8 +13334,18 @@ struct coll__by_key {
     void        (*look_for_overflow)(coll_request *r);    /* COLL_DETECT_OVERFLOW also needs coll_call        */
 };
 
+#if COLL__HAS_MESSAGES
 #define COLL__BY_KEY(session, call, ...) \
     (COLL__ON_DEMAND ? (session)->by_key->call(__VA_ARGS__) : coll__messages_##call(__VA_ARGS__))
+#else
+#define COLL__BY_KEY(session, call, ...) coll__no_messages()
+
+/* COLL_LEAST: the transport executes every collective as a whole, and coll_check_arguments.h refuses messages. */
+static inline int coll__no_messages(void) { return 0; }
+static inline bool coll__messages_are_there(const coll__session *session) { return (void)session, false; }
+static inline coll__undelivered coll__messages_undelivered(const coll_comm *comm) { return (void)comm, COLL__UNDELIVERED_NONE; }
+static inline coll_status coll__messages_hear(const coll_comm *comm) { return (void)comm, COLL_OK; }
+#endif
 
 #endif /* COLL_P2P_HOOKS_H */
 /* ---- core/engine/coll_request_pool.h ---- */
@@ -13467,28 +13446,11 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
 {
     const bool is_message = coll__kind_is_message(r->call.kind);
 
+    memset((unsigned char *)r + offsetof(coll_request, next), 0, offsetof(coll_request, call) - offsetof(coll_request, next));
     r->comm = comm;
-    r->next = NULL;
-    r->workspace = 0;
-    r->is_started = r->is_prepared = r->is_known = r->has_head = r->is_blocking = false;
-    r->awaited = NULL;
-    r->sending = r->receiving = NULL;
-    r->whole = NULL;
-    r->done = NULL;
-    r->prepared = NULL;
-    r->offsets = NULL;
-    r->changed = r->carried = NULL;
-    r->way = NULL;
-#if COLL__HAS_LEAVES
-    r->leaves = NULL;
-#endif
-    r->strided = NULL;
     r->graph_version = comm->graph_version;
     r->order = is_message && !coll__is_extended(comm) ? NULL : &comm->main;
-    r->record = 0;
     r->got_source = r->got_tag = -1;
-    r->got_count = 0;
-    r->has_overflow = false;
 }
 
 /* The task of a request, not offered yet.  Field by field: see coll__copy_struct. */
@@ -13507,19 +13469,26 @@ static inline void coll__task_init(coll_request *r)
 }
 
 /* Make the fingerprint for the first time.  Calls that the transport executes have no history, because it compares all
- * fingerprints; nor have prepared calls, which are equal. */
+ * fingerprints; nor have prepared calls, which are equal.  ends_early: a rank can end the call before its fingerprint was
+ * compared, through others, with those of all ranks: the root of a broadcast can, and the other ranks of a reduce. */
 static void coll__name_first(coll_request *r, uint32_t sequence)
 {
     static const uint64_t none = 0;
     coll_comm *comm = r->comm;
     const coll__order *order = r->order;
+    const coll_kind kind = r->call.kind;
     const bool has_history = COLL__HAS_HISTORY && order == &comm->main && !(r->carrier->traits & COLL__AS_A_WHOLE);
+    const uint32_t number = !order ? 0 : order->number < COLL__PREPARED_MOST ? (uint32_t)order->number : COLL__PREPARED_MOST;
 
     r->history = has_history ? &comm->main.history : &none;
-    r->ends_early = has_history && coll__ends_early(r->call.kind);
-    coll__head_of_call(r->head, &r->call, comm->size, coll__head_mark(comm, order ? order->number : 0), sequence);
+    r->ends_early = has_history
+                 && (coll__kind_is(kind, COLL__ROOTED | COLL__NEIGHBORS) || (COLL__HAS_SCAN && coll__kind_scans(kind)));
+    coll__head_of_call(r->head, &r->call, comm->size, (comm->mark & ~(uint32_t)COLL__PREPARED_MOST) | number, sequence);
     if (COLL__HAS_HISTORY) coll__put64(r->head + 24, coll__get64(r->head + 24) | *r->history << 48);
-    if (r->whole) coll__head_of_part(r->head, r->whole->head);
+    if (r->whole) {                               /* a part has the kind and root of its whole, and its own options */
+        r->head[12] = r->whole->head[12];
+        memcpy(r->head + 20, r->whole->head + 20, coll__head_options(r->head) & COLL__HASHED ? 2 : 4);
+    }
     coll__task_init(r);
 }
 
@@ -13534,13 +13503,11 @@ static inline void coll__name_request(coll_request *r, uint32_t sequence)
     if (COLL__HAS_HISTORY && r->ends_early) r->order->history = coll__history_with(r->order->history, r->head);
 }
 
-static inline const coll__observer *coll__observer_of(const coll_comm *comm) { return comm->session->observer; }
-
-/* The same, and report it to the observer. */
+/* The same, and record it. */
 static inline void coll__begin_request(coll_request *r, uint32_t sequence)
 {
     coll__name_request(r, sequence);
-    if (coll__observer_of(r->comm)) coll__observer_of(r->comm)->begin(r);
+    coll__record_begin(r);
 }
 
 /* ---- >>end ---- */
@@ -13604,7 +13571,7 @@ static void coll__request_finish(coll_request *r, coll_status status)
     }
     session->finished++;
     if (r->is_started && r->carrier->traits & COLL__WAKES_NONE) session->silent--;
-    if (session->observer) session->observer->end(r, status);
+    coll__record_end(r, status);
     /* A list has no number, its parts have.  A call of a carrier at the call has the number of the first call that the host makes
      * for it, and another fingerprint. */
     if (r->sequence && !(r->carrier->traits & COLL__AT_CALL)) coll__activity_set(session, session->activity.last, r->head);
@@ -13651,19 +13618,6 @@ static void coll__order_rest(coll__order *order)
 
 /* ---- >>end of everything ---- */
 
-/* End every collective of an order with `status`. */
-static void coll__order_end(coll__order *order, coll_status status)
-{
-    while (order->queue) {
-        coll_request *first = order->queue;
-        order->queue = first->next;
-        if (!order->queue) order->queue_end = &order->queue;
-        const bool is_last = !order->queue;
-        coll__request_finish(first, status);      /* may free the order                                       */
-        if (is_last) return;
-    }
-}
-
 /* End every operation of all communicators with `status`. */
 static void coll__session_end(coll__session *session, coll_status status)
 {
@@ -13671,7 +13625,13 @@ static void coll__session_end(coll__session *session, coll_status status)
         coll__order *order = session->orders;
         session->orders = order->next;
         order->is_active = false;
-        coll__order_end(order, status);
+        for (coll_request *first = order->queue; first; first = order->queue) {
+            order->queue = first->next;
+            if (!order->queue) order->queue_end = &order->queue;
+            const bool is_last = !order->queue;
+            coll__request_finish(first, status);  /* may free the order                                       */
+            if (is_last) break;
+        }
     }
     for (int i = 0; i < session->carrier_count; i++)
         if (session->carriers[i].end) session->carriers[i].end(session, status);
@@ -13696,7 +13656,7 @@ static coll_status coll__session_fail(coll__session *session, const coll_failure
     __atomic_store_n(&session->failure.status, agreed->status, __ATOMIC_RELEASE);  /* last, because other threads read it */
     for (coll_comm *comm = session->comms; comm; comm = comm->next) coll__print_failure(comm);
     if (session->comms) coll__say(&session->log, COLL_LOG_WARN, "%s", session->comms->ending);
-    if (session->observer) session->observer->failed(session);
+    coll__dump_failure(session);
     for (coll_comm *comm = session->comms; comm; comm = comm->next) if (comm->extension) comm->extension->end(comm);
     coll__session_end(session, session->failure.status);
     return session->failure.status;
@@ -13784,7 +13744,7 @@ static unsigned char *coll__workspace_memory(const coll_request *r, size_t lengt
 
 static void coll__order_init(coll__order *order, coll_comm *comm, coll__space space, uint64_t number, bool is_keyed)
 {
-    *order = (coll__order){ .comm = comm, .space = space, .number = number, .is_keyed = is_keyed, .numbers = &comm->numbers };
+    *order = (coll__order){ .comm = comm, .space = space, .number = number, .is_keyed = is_keyed };
     order->queue_end = &order->queue;
 }
 
@@ -13825,11 +13785,7 @@ static void coll__order_forget(coll__order *order)
 /* Settle the link numbers of a communicator for its own ranks. */
 static void coll__numbers_divide(coll_comm *comm)
 {
-    coll__numbers *const n = &comm->numbers;
-    const double faster = coll__shares_settle(&n->shares, comm->size);
-
-    n->link.per_byte /= faster;
-    n->nominal.per_byte /= faster;
+    comm->numbers.link.per_byte /= coll__shares_settle(&comm->numbers.shares, comm->size);
 }
 
 /* The numbers of `all` for `size` of its ranks; number i has rank ranks[i] there. */
@@ -13837,7 +13793,8 @@ static void coll__numbers_of_some(coll__numbers *n, const coll__numbers *all, co
 {
     *n = *all;
     n->shares.count = 0;
-    for (int i = 0; i < size; i++) coll__rates_inherit(&n->shares, i, &all->shares, ranks[i]);
+    for (int i = 0; all->shares.count > 0 && i < size; i++)
+        coll__rates_add(&n->shares, i, coll__run_of(&all->shares, ranks[i])->rate);
     coll__sites_inherit(&n->sites, &all->sites, ranks, size);
 }
 
@@ -13868,7 +13825,6 @@ static void coll__comm_free(coll_comm *comm)
     coll__give(comm->members);
     coll__give(comm->topology);
     coll__give(comm->graph_lists);
-    coll__give(comm->gauge);
     coll__give(comm->recorder);
     coll__give(comm->spare);
     coll__give(comm->counts);
@@ -14010,11 +13966,12 @@ static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__
 {
     const coll__session *session = comm->session;
     const coll__kind_shape *shape = coll__kind_shape_of(call->kind);
+    const bool is_by_count = shape->send.from == COLL__FROM_COUNT && shape->recv.from == COLL__FROM_COUNT;
     const size_t unit = codec->type_size;
     char why[120];
 
     if (!COLL__PLANS || comm->extension || session->inspect || coll__forced(session, call->kind) || call->residual
-        || call->algorithm || call->op == COLL_USER || !coll__calculates_plainly(call) || !coll__is_by_count(shape)
+        || call->algorithm || call->op == COLL_USER || !coll__calculates_plainly(call) || !is_by_count
         || call->kind == COLL_ALLREDUCE_LIST || shape->traits & (COLL__MESSAGE | COLL__NEIGHBORS) || coll__plan_like(comm, call)
         || coll__is_refused(comm, call, why, sizeof why)) return;
     coll__plan *plan = coll__plan_at(comm, &comm->plans[coll__plan_place(call->kind)]);
@@ -14480,9 +14437,9 @@ static coll_status coll__check_leaves(coll_comm *comm, const coll_call *call, co
 /* ---- >>algorithm ---- */
 
 /* The tuner's query for a checked call. */
-static coll__query coll__query_of(const coll_comm *comm, const coll__numbers *numbers, const coll_call *call,
-                                  const coll__codec *codec)
+static coll__query coll__query_of(const coll_comm *comm, const coll_call *call, const coll__codec *codec)
 {
+    const coll__numbers *const numbers = &comm->numbers;
     const bool reduces = coll__kind_reduces(call->kind);
     const double count = coll__call_elements(call, comm->size);
     const double each = (double)codec->wire_size + (double)codec->group_head / (double)((size_t)1 << codec->group_bits);
@@ -14491,7 +14448,7 @@ static coll__query coll__query_of(const coll_comm *comm, const coll__numbers *nu
         .bytes = count * each, .sum_bytes = count * (reduces ? (double)codec->acc_size : each),
         .is_exact = !reduces || codec->is_exact, .is_commutative = !reduces || codec->is_commutative,
         .must_be_canonical = reduces && !codec->is_exact && (call->flags & (COLL_DETERMINISTIC | COLL_REPRODUCIBLE)),
-        .algorithm = call->algorithm, .link = &numbers->link, .nominal = &numbers->nominal,
+        .algorithm = call->algorithm, .link = &numbers->link,
         .shares = numbers->shares.count ? &numbers->shares : NULL,
         .share = comm->session->share, .counts = comm->counts };
 }
@@ -14507,7 +14464,7 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
     const bool is_named = call->algorithm != NULL;
     if (!is_named && !coll__is_extended(comm)) call->algorithm = coll__forced(comm->session, call->kind);
     if (!call->algorithm) return COLL_OK;
-    const coll__query query = coll__query_of(comm, &comm->numbers, call, codec);
+    const coll__query query = coll__query_of(comm, call, codec);
     const char *const why = coll__why_not(&query);
     if (!why) return COLL_OK;
     if (!is_named) {                              /* a forced one is used if possible                         */
@@ -15110,11 +15067,14 @@ static void coll__note_write(unsigned char *head, coll__note note, const coll__m
     coll__put64(head + 24, m->count);
 }
 
-/* The transport has a transfer of this message. */
-static void coll__peer_sends(coll__messages *all, coll__message *m)
+static void coll__xfer_set(coll_xfer *x, int peer, void *buffer, size_t length, bool any_head)
 {
-    if (!m->is_queued) coll__queue_put(&all->peers[m->peer].sending, m);
-    m->is_queued = true;
+    x->peer = peer;
+    x->channel = COLL_CHANNEL_MESSAGES;
+    x->buffer = buffer;
+    x->length = length;
+    x->any_head = any_head;
+    x->status = COLL_PENDING;
 }
 
 static coll_status coll__note_send(coll__session *session, coll__message *m, coll__note note)
@@ -15122,12 +15082,9 @@ static coll_status coll__note_send(coll__session *session, coll__message *m, col
     coll_xfer *x = note == COLL__NOTE_BODY ? &m->go_ahead : &m->note;
 
     coll__note_write(x->head, note, m);
-    x->peer = m->peer;
-    x->channel = COLL_CHANNEL_MESSAGES;
-    x->length = 0;
-    x->any_head = note == COLL__NOTE_GO || note == COLL__NOTE_CREDIT || note == COLL__NOTE_GONE;      /* answers */
-    x->status = COLL_PENDING;
-    coll__peer_sends(session->messages, m);
+    coll__xfer_set(x, m->peer, NULL, 0, note == COLL__NOTE_GO || note == COLL__NOTE_CREDIT || note == COLL__NOTE_GONE);
+    if (!m->is_queued) coll__queue_put(&session->messages->peers[m->peer].sending, m);
+    m->is_queued = true;
     return session->transport->send(session->context, x);
 }
 
@@ -15145,12 +15102,7 @@ static coll_status coll__body_post(coll__session *session, coll__message *m, col
 
     memcpy(x->head, head, COLL_HEAD_LENGTH);
     if (is_user) x->head[3] |= COLL__NOTE_IS_BODY;
-    x->peer = m->peer;
-    x->channel = COLL_CHANNEL_MESSAGES;
-    x->buffer = buffer;
-    x->length = length;
-    x->any_head = !is_user;
-    x->status = COLL_PENDING;
+    coll__xfer_set(x, m->peer, buffer, length, !is_user);
     m->is_moving = x == &m->body;
     return is_send ? session->transport->send(session->context, x) : session->transport->recv(session->context, x);
 }
@@ -15174,12 +15126,7 @@ static coll_status coll__listen(coll__session *session, int peer)
 {
     coll_xfer *x = &session->messages->peers[peer].listen;
 
-    x->peer = peer;
-    x->channel = COLL_CHANNEL_MESSAGES;
-    x->buffer = NULL;
-    x->length = 0;
-    x->any_head = true;
-    x->status = COLL_PENDING;
+    coll__xfer_set(x, peer, NULL, 0, true);
     return session->transport->recv(session->context, x);
 }
 
@@ -15379,18 +15326,6 @@ static coll_status coll__message_dismiss(coll__session *session, coll__message *
     return is_due ? coll__credit_tell(session, peer) : COLL_OK;
 }
 
-/* Keep an unexpected message: one that has no receive yet. */
-static coll_status coll__message_keep(coll__session *session, coll__message *m)
-{
-    coll__messages *all = session->messages;
-
-    coll__message_append(&all->arrived, m);
-    coll__bin_put(coll__bin_of(all, m, false), m);
-    if (m->is_long || m->peer == session->rank) return COLL_OK;
-    all->peers[m->peer].kept += coll__cost_of_message(m->length);
-    return coll__credit_tell(session, m->peer);
-}
-
 /* ---- >>matching ---- */
 
 /* A receive has its message, but not all of the body. */
@@ -15436,12 +15371,18 @@ static coll_status coll__message_join(coll__session *session, coll__message *wan
     return coll__message_dismiss(session, m);
 }
 
-/* All of a long message's note, or all of a short message, has arrived. */
+/* All of a long message's note, or all of a short message, has arrived.  Keep it if it has no receive yet. */
 static coll_status coll__message_announced(coll__session *session, coll__message *m)
 {
-    coll__message *want = coll__find_want(session->messages, m);
+    coll__messages *all = session->messages;
+    coll__message *want = coll__find_want(all, m);
 
-    return want ? coll__message_join(session, want, m) : coll__message_keep(session, m);
+    if (want) return coll__message_join(session, want, m);
+    coll__message_append(&all->arrived, m);
+    coll__bin_put(coll__bin_of(all, m, false), m);
+    if (m->is_long || m->peer == session->rank) return COLL_OK;
+    all->peers[m->peer].kept += coll__cost_of_message(m->length);
+    return coll__credit_tell(session, m->peer);
 }
 
 /* Post a receive. */
@@ -15487,12 +15428,6 @@ static coll_status coll__want_fulfilled(coll__session *session, coll__message *w
 
     coll__message_done(want, is_other ? COLL_ERR_MISMATCH : COLL_OK);
     return coll__message_dismiss(session, want);
-}
-
-/* A body has arrived. */
-static coll_status coll__body_arrived(coll__session *session, coll__message *m)
-{
-    return m->list == &session->messages->moving ? coll__want_fulfilled(session, m) : coll__message_announced(session, m);
 }
 
 /* The receive that matches a short message, if the message fits; it takes over the message's data.  NULL: none. */
@@ -15604,7 +15539,8 @@ static coll_status coll__peer_advance(coll__session *session, int peer)
         if (x->status == COLL_PENDING) return COLL_OK;
         if (x->status < 0) return coll__xfer_trouble(session, x);
         p->incoming = NULL;
-        status = m ? coll__body_arrived(session, m) : coll__note_arrived(session, peer, x->head);
+        status = !m ? coll__note_arrived(session, peer, x->head)
+               : m->list == &session->messages->moving ? coll__want_fulfilled(session, m) : coll__message_announced(session, m);
         if (status == COLL_OK && !p->incoming) status = coll__listen(session, peer);
         if (status < 0) return coll__session_broken(session, status);
     }
@@ -16045,15 +15981,15 @@ static void coll__execution_layouts(coll__execution *execution, const coll_reque
     execution->result = coll__layout_of(r, &shape->recv, &recv, sends_one && receives_one ? cut : 0);
     execution->vector = sends_one && !receives_one ? &execution->result : &execution->input;
 #if COLL__HAS_LEAVES
-    if (r->leaves) {
+    if (r->codec.leaves) {
         execution->vector = &execution->result;
         execution->input.kind = COLL__VECTORS;
         execution->input.parts = execution->result.blocks;
-        execution->input.blocks *= r->leaves->vectors;
+        execution->input.blocks *= COLL__LEAVES_OF(&r->codec)->vectors;
     }
 #endif
-    if (COLL__HAS_CHOICE && execution->choice.algorithm->cut == COLL__CUT_SHARES && r->order->numbers->shares.count > 0)
-        execution->input.shares = execution->result.shares = &r->order->numbers->shares;
+    if (COLL__HAS_CHOICE && execution->choice.algorithm->cut == COLL__CUT_SHARES && r->order->comm->numbers.shares.count > 0)
+        execution->input.shares = execution->result.shares = &r->order->comm->numbers.shares;
 }
 
 /* ---- >>planning ---- */
@@ -16087,18 +16023,12 @@ static void coll__execution_cut(coll__execution *execution, const coll_request *
         || coll__goes_whole(r->call.kind, execution->rounds)) execution->slices = 1;
     const double whole = (double)coll__wire_bytes(&r->codec, execution->longest);
     const double slice = execution->choice.slices ? whole / (double)execution->slices : (double)most;
-    const long lag = coll__lag(&r->order->numbers->link, slice);
+    const long lag = coll__lag(&r->order->comm->numbers.link, slice);
     execution->lag = execution->slices < lag ? execution->slices : lag;
     execution->ticks = execution->slices + (execution->rounds - 1) * execution->lag;
 }
 
-/* Ranks in the order of a ring or chain, the same on every rank: host by host, so that few neighbors are on different hosts.
- * NULL: 0, 1, ... */
-static inline const int *coll__ring_order(const coll_comm *comm)
-{
-    return comm->topology && !comm->topology->is_ordered ? comm->topology->ranks : NULL;
-}
-
+/* A ring goes host by host, in the same order on every rank, so that few neighbors are on different hosts. */
 static coll__round coll__round_of(const coll_request *r, coll__step *steps, int capacity)
 {
     const coll_comm *comm = r->comm;
@@ -16106,10 +16036,10 @@ static coll__round coll__round_of(const coll_request *r, coll__step *steps, int 
 
     coll__round now = { .rank = comm->rank, .size = comm->size, .root = coll__kind_has_root(r->call.kind) ? r->call.root : 0,
                         .radix = choice->radix, .blocks = r->execution->input.blocks, .graph = &comm->graph,
-                        .order = coll__ring_order(comm), .is_exclusive = r->call.kind == COLL_EXSCAN, .steps = steps,
-                        .capacity = capacity };
+                        .order = comm->topology && !comm->topology->is_ordered ? comm->topology->ranks : NULL,
+                        .is_exclusive = r->call.kind == COLL_EXSCAN, .steps = steps, .capacity = capacity };
 #if COLL__HAS_LEAVES
-    if (r->leaves) now.leaves = r->leaves, now.blocks = r->execution->result.blocks;
+    if (r->codec.leaves) now.leaves = r->codec.leaves, now.blocks = r->execution->result.blocks;
 #endif
     return now;
 }
@@ -16158,8 +16088,7 @@ static inline bool coll__is_like_cached(const coll_request *r, const coll__cache
 
     return a->kind == b->kind && (a->count == b->count || coll__kind_is(a->kind, COLL__PAIRWISE)) && a->type == b->type
         && a->op == b->op && a->wire == b->wire && a->accumulate == b->accumulate && a->flags == b->flags
-        && a->not_commutative == b->not_commutative && (a->algorithm ? !strcmp(a->algorithm, c->algorithm) : !*c->algorithm)
-        && c->version == r->order->numbers->version;
+        && a->not_commutative == b->not_commutative && (a->algorithm ? !strcmp(a->algorithm, c->algorithm) : !*c->algorithm);
 }
 
 /* Entry `i` of a workspace's cache, the newest first; NULL: empty. */
@@ -16174,12 +16103,12 @@ static inline bool coll__is_cacheable(const coll_call *c)
     return COLL__CACHED_MOST > 0 && (!c->algorithm || strlen(c->algorithm) < COLL__NAME_CACHED);
 }
 
-/* May an equal call reuse the execution?  Not with lists of counts, nor with a copy of the input. */
+/* May an equal call reuse the execution?  Not with lists of counts, a copy of the input, or a tree over leaves. */
 static inline bool coll__execution_is_repeatable(const coll_request *r)
 {
     const coll_call *c = &r->call;
-    return !r->way && !c->fn && !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE | COLL__NEIGHBORS)
-        && !coll__copies_input(c) && coll__is_cacheable(c);
+    return !COLL__LEAVES_OF(&r->codec) && !c->fn && !coll__copies_input(c) && coll__is_cacheable(c)
+        && !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE | COLL__NEIGHBORS);
 }
 
 /* A cached execution for this call; or NULL. */
@@ -16215,7 +16144,7 @@ static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
 
     *is_cached = true;
     if (!COLL__HAS_CHOICE) return coll__only_choice(r->call.kind, comm->size);
-    coll__query query = coll__query_of(comm, r->order->numbers, &r->call, &r->codec);
+    coll__query query = coll__query_of(comm, &r->call, &r->codec);
     const double elements = coll__call_elements(&r->call, comm->size);
     coll__choice choice = { 0 };
     const coll__cached *c;
@@ -16237,7 +16166,7 @@ static coll_status coll__execution_plan(coll_request *r)
     coll__execution *execution = r->execution;
 
     memset(execution, 0, sizeof *execution);
-    execution->choice = r->way ? *r->way : coll__choice_of(r, &execution->is_chosen_before);
+    execution->choice = coll__choice_of(r, &execution->is_chosen_before);
     if (COLL__HAS_CHOICE && execution->choice.algorithm->has_order && coll__comm_topology(r->comm) < 0) return COLL_ERR_MEMORY;
     coll__execution_layouts(execution, r, execution->choice.blocks);
     (void)coll__layout_total(execution->vector, &execution->longest);
@@ -16364,12 +16293,11 @@ static coll__cached *coll__choice_cache(const coll_request *r)
 {
     const coll__execution *execution = r->execution;
 
-    if (r->way || !coll__is_cacheable(&r->call) || (execution->is_chosen_before && !execution->is_cached)) return NULL;
+    if (!coll__is_cacheable(&r->call) || (execution->is_chosen_before && !execution->is_cached)) return NULL;
     coll__cached *cached = coll__cached_reserve(r, 0);
     if (!cached) return NULL;
     cached->call = r->call;
     cached->elements = coll__call_elements(&r->call, r->comm->size);
-    cached->version = r->order->numbers->version;
     coll__keep_text(cached->algorithm, sizeof cached->algorithm, r->call.algorithm ? r->call.algorithm : "");
     cached->choice = execution->choice;
     coll__workspace_of(r)->cached_next++;
@@ -16692,15 +16620,14 @@ static inline void coll__combine_made(const coll_request *r, const coll__made *m
                                            .scratch = r->execution->scratch COLL__NUMBERS(numbers) });
 }
 
-#if COLL__HAS_LEAVES
 /* Not inline: other folds would have to look for numbers. */
 static __attribute__((noinline)) void coll__fold_nodes(const coll_request *r, const coll__made *m, void *result)
 {
     if (m->count == 0) return;                    /* slots may have no length                                 */
     const size_t slot = m->to.place == COLL__PART ? m->to.at / r->execution->part_slot / (size_t)r->execution->result.blocks : 0;
-    coll__combine_made(r, m, result, coll__leaf_numbers(r->leaves, r->comm->rank, m->to.place == COLL__RESULT, slot));
+    coll__combine_made(r, m, result, coll__leaf_numbers(COLL__LEAVES_OF(&r->codec), r->comm->rank, m->to.place == COLL__RESULT,
+                                                        slot));
 }
-#endif
 
 /* Fold, block by block. */
 static void coll__do_folds(const coll_request *r, const coll__stage *stage)
@@ -16719,39 +16646,11 @@ static void coll__do_folds(const coll_request *r, const coll__stage *stage)
             sources[n] = (coll__source){ coll__spot_at(stage, *spot), coll__formats[spot->place], r->comm->rank };
             if (tells && n > 0) folded += coll__bytes_of(r, spot->place, m->count);
         }
-#if COLL__HAS_LEAVES
-        if (r->leaves) coll__fold_nodes(r, m, result);
-        else
-#endif
-            coll__combine_made(r, m, result, NULL);
+        if (COLL__LEAVES_OF(&r->codec)) coll__fold_nodes(r, m, result);
+        else coll__combine_made(r, m, result, NULL);
     }
     if (!COLL__MANY_THREADS) session->runs_operation = false;
     if (folded > 0) session->transport->charge_reduce(session->context, folded);
-}
-
-/* Are the messages of a round done? */
-static coll_status coll__check_round(coll_request *r, long slice, int k)
-{
-    coll__stage *stage = coll__stage_of(r->execution, slice, k);
-
-    for (; stage->finished < stage->xfer_count; stage->finished++) {
-        const coll_status status = stage->xfers[stage->finished].status;
-        if (status == COLL_PENDING) return COLL_PENDING;
-        if (status < 0) return coll__message_failed(r, stage);
-    }
-    return COLL_OK;
-}
-
-static void coll__complete_round(coll_request *r, long slice, int k)
-{
-    coll__stage *stage = coll__stage_of(r->execution, slice, k);
-
-    for (int i = 0; stage->staged > 0 && i < stage->xfer_count; i++) {
-        const coll__cargo *cargo = &stage->cargo[i];
-        if (cargo->is_packed && !cargo->is_send)
-            coll__pack_span(r, stage, &cargo->span, slice, (unsigned char *)stage->xfers[i].buffer, false);
-    }
-    coll__do_folds(r, stage);
 }
 
 /* ---- >>ticks ---- */
@@ -16772,10 +16671,23 @@ static coll_status coll__finish_tick(coll_request *r, long tick)
     const coll__rounds now = coll__rounds_of(r->execution, tick);
 
     for (long k = now.first; k <= now.last; k++) {
-        const coll_status status = coll__check_round(r, tick - k * r->execution->lag, (int)k);
-        if (status != COLL_OK) return status;
+        coll__stage *stage = coll__stage_of(r->execution, tick - k * r->execution->lag, (int)k);
+        for (; stage->finished < stage->xfer_count; stage->finished++) {
+            const coll_status status = stage->xfers[stage->finished].status;
+            if (status == COLL_PENDING) return COLL_PENDING;
+            if (status < 0) return coll__message_failed(r, stage);
+        }
     }
-    for (long k = now.first; k <= now.last; k++) coll__complete_round(r, tick - k * r->execution->lag, (int)k);
+    for (long k = now.first; k <= now.last; k++) {
+        const long slice = tick - k * r->execution->lag;
+        coll__stage *stage = coll__stage_of(r->execution, slice, (int)k);
+        for (int i = 0; stage->staged > 0 && i < stage->xfer_count; i++) {
+            const coll__cargo *cargo = &stage->cargo[i];
+            if (cargo->is_packed && !cargo->is_send)
+                coll__pack_span(r, stage, &cargo->span, slice, (unsigned char *)stage->xfers[i].buffer, false);
+        }
+        coll__do_folds(r, stage);
+    }
     return COLL_OK;
 }
 
@@ -16861,28 +16773,6 @@ static void coll__execution_late(const coll_request *r, unsigned char *is_late)
 #endif /* COLL_ENGINE_H */
 /* ---- coll_impl.h, continued ---- */
 #else
-/* ---- core/engine/coll_p2p_none.h ---- */
-/* coll_p2p_none.h - replaces messages in a program without them (COLL_LEAST): the transport executes every collective as a
- * whole, and coll_check_arguments.h refuses messages. */
-#ifndef COLL_P2P_NONE_H
-#define COLL_P2P_NONE_H
-
-static inline void coll__messages_use(coll_comm *comm) { (void)comm; }
-static inline bool coll__messages_are_there(const coll__session *session) { return (void)session, false; }
-static inline coll_status coll__messages_advance(const coll__session *session) { return (void)session, COLL_OK; }
-static inline coll__undelivered coll__messages_undelivered(const coll_comm *comm) { return (void)comm, COLL__UNDELIVERED_NONE; }
-static inline bool coll__messages_are_moving(const coll_comm *comm) { return (void)comm, false; }
-static inline coll_status coll__messages_unmatched(const coll_comm *comm, const coll_failure *failure)
-{
-    return (void)comm, (void)failure, COLL_OK;
-}
-
-static inline coll_status coll__messages_hear(const coll_comm *comm) { return (void)comm, COLL_OK; }
-static inline void coll__messages_close(const coll_comm *comm, coll_status status) { (void)comm, (void)status; }
-static inline void coll__messages_free(const coll__session *session) { (void)session; }
-
-#endif /* COLL_P2P_NONE_H */
-/* ---- coll_impl.h, continued ---- */
 COLL__FOR_SPEED
 #endif
 COLL__FOR_SIZE
@@ -17011,15 +16901,6 @@ static coll_status coll__packet_put(coll_request *r, const coll__span *span, int
 
 /* ---- >>messages ---- */
 
-static void coll__packet_write(unsigned char *message, size_t each, const coll__packet *packet)
-{
-    coll__put64(message, packet->count);
-    coll__put32(message + 8, packet->type);
-    coll__put32(message + 12, packet->length);
-    if (packet->length) memcpy(message + COLL__PACKET_HEAD, packet->at, packet->length);
-    memset(message + COLL__PACKET_HEAD + packet->length, 0, each - COLL__PACKET_HEAD - packet->length);
-}
-
 static coll_status coll__packets_post(coll_request *r, const coll__step *step)
 {
     coll__packets *p = coll__packets_of(r);
@@ -17032,7 +16913,12 @@ static coll_status coll__packets_post(coll_request *r, const coll__step *step)
     p->messages += x->length;
     for (int i = 0; step->verb == COLL__SEND && i < step->span.blocks; i++) {
         const coll__packet packet = coll__packet_at(r, &step->span, i);
-        coll__packet_write((unsigned char *)x->buffer + (size_t)i * p->each, p->each, &packet);
+        unsigned char *const at = (unsigned char *)x->buffer + (size_t)i * p->each, *const body = at + COLL__PACKET_HEAD;
+        coll__put64(at, packet.count);
+        coll__put32(at + 8, packet.type);
+        coll__put32(at + 12, packet.length);
+        if (packet.length) memcpy(body, packet.at, packet.length);
+        memset(body + packet.length, 0, p->each - COLL__PACKET_HEAD - packet.length);
     }
     return coll__post(r, x, step->verb);
 }
@@ -17177,15 +17063,6 @@ static void coll__packets_late(const coll_request *r, unsigned char *is_late)
 
 /* ---- >>starting ---- */
 
-/* The algorithm without packets of this kind. */
-static const coll__algorithm *coll__straight_of(coll_kind kind)
-{
-    const coll__algorithm *a = coll__algorithms;
-
-    while (a->kind != kind || coll__in_packets(a)) a++;
-    return a;
-}
-
 /* Allocate a planned call: memory for the messages of all rounds, so that received bytes are not overwritten. */
 static bool coll__packets_lay_out(coll_request *r, const coll__algorithm *straight, int longs)
 {
@@ -17212,8 +17089,9 @@ static bool coll__packets_lay_out(coll_request *r, const coll__algorithm *straig
 /* Plans again: the carrier of rounds has declined, or a prepared call starts again. */
 static coll_status coll__packets_start(coll_request *r)
 {
-    const coll__algorithm *const straight = coll__straight_of(r->call.kind);
+    const coll__algorithm *straight = coll__algorithms;
 
+    while (straight->kind != r->call.kind || coll__in_packets(straight)) straight++;      /* the one without packets  */
     if (coll__execution_plan(r) < 0) return coll__has_no_memory(r->comm);
     coll__round direct = coll__round_of(r, NULL, 0);
     direct.radix = direct.size;
@@ -17222,14 +17100,6 @@ static coll_status coll__packets_start(coll_request *r)
     (void)coll__choice_cache(r);
     return COLL_PENDING;
 }
-
-#define COLL__CARRIER_OF_PACKETS                                                                                              \
-    { .name = "packets", .start = coll__packets_start, .advance = coll__packets_advance, .late = coll__packets_late },
-
-#else
-
-/* All blocks are sent directly. */
-#define COLL__CARRIER_OF_PACKETS
 
 #endif
 #endif /* COLL_PACKETS_H */
@@ -17464,15 +17334,6 @@ static void coll__count_slices(coll__hierarchy *h)
     coll__offsets_fill(h->offsets, h->counts, coll__ranks_here(h));
 }
 
-/* Set h->rail_counts and h->rail_offsets to the pieces of our slice: each host's while the rail distributes results. */
-static void coll__count_pieces(coll__hierarchy *h)
-{
-    const size_t hosts = (size_t)h->hosts->count;
-
-    for (size_t g = 0; g < hosts; g++) h->rail_counts[g] = coll__part(coll__own_slice(h).count, 0, hosts, g).count;
-    coll__offsets_fill(h->rail_offsets, h->rail_counts, h->hosts->count);
-}
-
 /* ---- >>calls ---- */
 
 static coll__sub_kind coll__sub_call(const coll__hierarchy *h, coll__sub *out, coll_comm *on, const coll_call *call)
@@ -17612,8 +17473,11 @@ static coll__sub_kind coll__next_in_parts(coll__hierarchy *h, int lane, int k, c
         else out->until = is_first ? 0 : COLL__STAGE_STEPS * (h->part + 1);
         return COLL__SUB_WAIT;
     }
-    if (lane) coll__count_pieces(h);
-    else coll__count_slices(h);
+    if (lane) {                                   /* the pieces of our slice: each host's while the rail distributes results */
+        const size_t hosts = (size_t)h->hosts->count;
+        for (size_t g = 0; g < hosts; g++) h->rail_counts[g] = coll__part(coll__own_slice(h).count, 0, hosts, g).count;
+        coll__offsets_fill(h->rail_offsets, h->rail_counts, h->hosts->count);
+    } else coll__count_slices(h);
     return h->script->step(h, stage, step - 1, out);
 }
 
@@ -18009,22 +17873,9 @@ static void coll__phase_estimate(coll_comm *stage, const coll__order *order, boo
     const coll__topology *t = order->comm->topology;
     coll__numbers *const n = &stage->numbers;
 
-    coll__numbers_inherit(stage, order->numbers, stage->members + stage->size);
+    coll__numbers_inherit(stage, &order->comm->numbers, stage->members + stage->size);
     if (!is_inter || !t->is_by_site) return;
     n->link = coll__far_link(&n->link, &n->far, t->least);
-    n->nominal = coll__far_link(&n->nominal, &n->far, t->least);
-}
-
-/* Update the stages after the order's numbers have changed. */
-static void coll__phases_estimate(coll__order *order)
-{
-    coll_comm *const stages[2] = { order->intra, order->inter };
-
-    for (int i = 0; i < 2; i++) {
-        if (!stages[i]) continue;
-        coll__phase_estimate(stages[i], order, i == 1);
-        coll__phases_estimate(&stages[i]->main);
-    }
 }
 
 /* The communicator of our host's ranks, or of our rail's, for stages of an order's calls.  It is in no list.  Only its parent
@@ -18204,17 +18055,6 @@ static bool coll__hierarchy_explain(coll_request *r, char *text, size_t room)
     coll__explain_division(r->order->intra->topology, text, room);
     return true;
 }
-
-#define COLL__CARRIER_OF_HOSTS \
-    { .name = "hierarchy", .start = coll__hierarchy_start, .advance = coll__script_advance, .late = coll__script_late, \
-      .passes = coll__hierarchy_passes, .explain = coll__hierarchy_explain },
-
-#else
-
-/* No call is hierarchical. */
-#define COLL__CARRIER_OF_HOSTS
-
-static inline void coll__phases_estimate(const coll__order *order) { (void)order; }
 
 #endif
 #endif /* COLL_HIERARCHY_PLAN_H */
@@ -18427,17 +18267,6 @@ static coll_status coll__order_advance(coll__order *order)
     return COLL_OK;
 }
 
-static coll_status coll__orders_advance(coll__session *session)
-{
-    coll_status status = COLL_OK;
-
-    for (coll__order *order = session->orders, *next; order && status >= 0; order = next) {
-        next = order->next;
-        status = coll__order_advance(order);
-    }
-    return status;
-}
-
 /* coll_abort was called. */
 static coll_status coll__abort_now(coll__session *session)
 {
@@ -18460,7 +18289,11 @@ static coll_status coll__advance(coll__session *session, int wait_ms)
         session->lingers = false;
         coll__comms_release(session);
     }
-    return status < 0 ? status : coll__orders_advance(session);
+    for (coll__order *order = session->orders, *next; order && status >= 0; order = next) {
+        next = order->next;
+        status = coll__order_advance(order);
+    }
+    return status;
 }
 
 /* ---- >>starts ---- */
@@ -18476,15 +18309,6 @@ static bool coll__leaves_with_others(const coll_request *r)
     session->burst = now - session->started_at < (int64_t)COLL__BURST_US * 1000 ? session->burst + 1 : 0;
     session->started_at = now;
     return session->burst % COLL__STARTS_A_LOOK != 0;
-}
-
-/* Advance what was just started.  The time between starts counts from here. */
-static coll_status coll__move_started(coll__session *session)
-{
-    const coll_status status = coll__advance(session, 0);
-
-    session->started_at = coll__clock(session);
-    return status;
 }
 
 /* ---- >>looks ---- */
@@ -18728,7 +18552,8 @@ COLL__FOR_SPEED
 #ifndef COLL_WAIT_LOOP_H
 #define COLL_WAIT_LOOP_H
 
-enum { COLL__WARN_FIRST_MS = 10000, COLL__ASK_BEFORE_MS = 500, COLL__REPORT_AFTER_MS = 100, COLL__YIELDS_A_CLOCK = 4 };
+enum { COLL__WARN_FIRST_MS = 10000, COLL__ASK_BEFORE_MS = 500, COLL__WATCH_FIRST_MS = 100, COLL__WATCH_MOST_MS = 5000,
+       COLL__TEST_WATCH_MS = 250, COLL__YIELDS_A_CLOCK = 4 };
 
 /* The time limit of its caller in ms: its own, or the communicator's; INT_MAX: none. */
 static int coll__limit_ms(const coll_request *r)
@@ -18749,8 +18574,6 @@ static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns)
 }
 
 /* ---- >>ranks that have left ---- */
-
-enum { COLL__FREED_FIRST_MS = 250, COLL__FREED_MOST_MS = 5000 };
 
 /* Mark the ranks that a request waits for.  If the transport executes the whole call and does not know them: mark ranks that
  * freed the communicator before that call. */
@@ -18811,23 +18634,49 @@ static coll_status coll__check_freed(coll_request *r)
     return coll__session_fail(session, &failure);
 }
 
-/* With virtual time: is a check for freed communicators due? */
-static bool coll__may_be_freed(const coll__session *session)
+/* Report the call in which this rank stalls: another one may wait in a different call.  Not one that starts at once: the calls
+ * that it is made of have its number and other fingerprints. */
+static void coll__report_stall(const coll_request *r)
 {
-    return session->internals->has_freed && session->internals->has_freed(session->context, -1, 0);
+    const coll__session *session = r->comm->session;
+    const coll_request *running = r->order && r->order->queue ? r->order->queue : r;
+
+    if (session->transport->now || !(running->carrier->traits & COLL__AT_CALL))
+        session->transport->report_stall(session->context, running->head);
 }
 
-/* A test found `r` still pending.  Programs that poll must learn of freed communicators, too. */
-static void coll__test_freed(coll_request *r)
+/* Report the call, and check for freed communicators; with virtual time the latter when it is due. */
+static coll_status coll__look_around(coll_request *r)
 {
-    coll__session *session = r->comm->session;
+    const coll__session *session = r->comm->session;
+    const coll__internals *const i = session->internals;
 
-    if (session->transport->now && coll__may_be_freed(session)) (void)coll__check_freed(r);
-    if (session->transport->now || ++session->tests % COLL__LOOKS_A_CLOCK != 0) return;
+    if (session->transport->report_stall) coll__report_stall(r);
+    if (!COLL__IS_WHOLE || (session->transport->now && !(i->has_freed && i->has_freed(session->context, -1, 0)))) return COLL_OK;
+    return coll__check_freed(r);
+}
+
+/* A test.  If `r` is still pending, its time limit counts from the first such test.  Programs that poll must learn of freed
+ * communicators and of different calls, too. */
+static void coll__test_again(coll_request *r)
+{
+    if (!coll__is_pending(r)) return;
+    coll__session *const session = r->comm->session;
+    const bool is_virtual = session->transport->now != NULL;
+    const int64_t watch = (int64_t)COLL__TEST_WATCH_MS * COLL__MS;
+    const int limit_ms = coll__limit_ms(r);
+
+    if (limit_ms == INT_MAX && !is_virtual && ++session->tests % COLL__LOOKS_A_CLOCK != 0) return;
     const int64_t now = coll__clock(session);
-    if (now < session->freed_at) return;
-    if (session->freed_at > 0) (void)coll__check_freed(r);
-    session->freed_at = now + (int64_t)COLL__FREED_FIRST_MS * COLL__MS;
+    if (r->tested_at == 0) r->tested_at = now;
+    if (limit_ms < INT_MAX && now - r->tested_at >= (int64_t)limit_ms * COLL__MS) {
+        r->comm->waiting = r;                     /* the error sentence names it                              */
+        (void)coll__out_of_time(r, now - r->tested_at);
+        r->comm->waiting = NULL;
+    } else if (COLL__IS_WHOLE && (is_virtual || (now >= session->watch_at && now - r->tested_at >= watch))) {
+        session->watch_at = now + watch;
+        (void)coll__look_around(r);
+    }
 }
 
 COLL__FOR_SPEED
@@ -18837,11 +18686,11 @@ COLL__FOR_SPEED
 /* Times at which a wait does something. */
 typedef struct coll__wait_loop {
     bool    is_virtual;                           /* with virtual time the transport detects a standstill itself */
-    int64_t began, spin_end, ask_at, warn_at, report_at, freed_at, deadline;
+    int64_t began, spin_end, ask_at, warn_at, watch_at, deadline;
 } coll__wait_loop;
 
 #define COLL__WAIT_LOOP_FRESH                                                                                                  \
-    { .ask_at = coll__never, .warn_at = coll__never, .report_at = coll__never, .freed_at = coll__never, .deadline = coll__never }
+    { .ask_at = coll__never, .warn_at = coll__never, .watch_at = coll__never, .deadline = coll__never }
 
 static void coll__wait_loop_begin(coll__wait_loop *p, const coll_request *r, int spin_us)
 {
@@ -18853,26 +18702,23 @@ static void coll__wait_loop_begin(coll__wait_loop *p, const coll_request *r, int
     p->spin_end = p->began + (int64_t)spin_us * 1000;
     p->deadline = limit_ms < INT_MAX ? p->began + (int64_t)limit_ms * COLL__MS : coll__never;
     if (p->is_virtual) return;
-    if (session->transport->report_stall) p->report_at = p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS;
+    p->watch_at = p->began + (int64_t)coll__least(COLL__WATCH_FIRST_MS, (size_t)(limit_ms - limit_ms / 2)) * COLL__MS;
     if (!COLL__IS_WHOLE) return;
     p->warn_at = p->began + (int64_t)COLL__WARN_FIRST_MS * COLL__MS;
     p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
-    p->freed_at = p->began + (int64_t)COLL__FREED_FIRST_MS * COLL__MS;
 }
 
 static int64_t coll__wait_loop_next(const coll__wait_loop *p)
 {
     const int64_t warn_or_ask = p->ask_at < p->warn_at ? p->ask_at : p->warn_at;
-    const int64_t freed_or_report = p->freed_at < p->report_at ? p->freed_at : p->report_at;
     const int64_t next = p->deadline < warn_or_ask ? p->deadline : warn_or_ask;
-    return freed_or_report < next ? freed_or_report : next;
+    return p->watch_at < next ? p->watch_at : next;
 }
 
 /* Do what is due.  Returns an error if the time limit is over, or if a rank that the request needs has left. */
 static coll_status coll__wait_loop_check(coll__wait_loop *p, coll_request *r, int64_t now)
 {
-    const coll__session *session = r->comm->session;
-    const coll_request *running = r->order && r->order->queue ? r->order->queue : r;
+    const int64_t most = (int64_t)COLL__WATCH_MOST_MS * COLL__MS;
 
     if (now >= p->deadline) return coll__out_of_time(r, now - p->began);
     if (COLL__IS_WHOLE && now >= p->warn_at) {
@@ -18883,41 +18729,12 @@ static coll_status coll__wait_loop_check(coll__wait_loop *p, coll_request *r, in
         coll__late(r, now - p->began, COLL__LATE_ASK);
         p->ask_at = coll__never;
     }
-    if (COLL__IS_WHOLE && (p->is_virtual ? coll__may_be_freed(session) : now >= p->freed_at)) {
-        const int64_t most = (int64_t)COLL__FREED_MOST_MS * COLL__MS;
-        if (!p->is_virtual) p->freed_at = now + (now - p->began < most ? now - p->began : most);
-        if (coll__check_freed(r) < 0) return r->status;
-    }
-    if (now < p->report_at && !(p->is_virtual && session->transport->report_stall)) return COLL_OK;
-    if (p->is_virtual || (running->order && !coll__kind_is_message(running->call.kind)))
-        session->transport->report_stall(session->context, running->head);      /* once: the call in which it stalls   */
-    p->report_at = coll__never;
-    return COLL_OK;
-}
-
-/* A test found `r` still pending.  Its time limit counts from the first such test. */
-static void coll__test_late(coll_request *r)
-{
-    const int limit_ms = coll__limit_ms(r);
-
-    if (limit_ms == INT_MAX) return;
-    const int64_t now = coll__clock(r->comm->session);
-    if (r->tested_at == 0) r->tested_at = now;
-    if (now - r->tested_at < (int64_t)limit_ms * COLL__MS) return;
-    r->comm->waiting = r;                         /* the error sentence names it                              */
-    (void)coll__out_of_time(r, now - r->tested_at);
-    r->comm->waiting = NULL;
+    if (now < p->watch_at && !p->is_virtual) return COLL_OK;
+    if (!p->is_virtual) p->watch_at = now + (now - p->began < most ? now - p->began : most);
+    return coll__look_around(r) < 0 ? r->status : COLL_OK;
 }
 
 /* ---- >>waiting ---- */
-
-/* Replaces a long sleep in the transport if its end would not wake this thread. */
-static int coll__silent_delay(const coll__goal *goal)
-{
-    if (!goal->is_silent) return 1;
-    coll__delay(20);
-    return 0;
-}
 
 /* Wait until the goal is reached.  Spins first, because most waits are short.  Then it sleeps in the transport, at most until
  * something is due.  The first look never sleeps: an earlier call may have finished it already. */
@@ -18940,7 +18757,10 @@ static void coll__wait_until_reached(const coll__goal *goal)
             const int most = p.is_virtual ? INT_MAX : COLL__SLEEP_MOST_MS;
             if ((spin_us <= 0 || now >= p.spin_end) && looks > 1) wait_ms = coll__ms_between(now, coll__wait_loop_next(&p), most);
         }
-        if (wait_ms > 0 && session->silent > 0) wait_ms = coll__silent_delay(goal);
+        if (wait_ms > 0 && session->silent > 0) { /* an end may not wake this thread                          */
+            wait_ms = !goal->is_silent;
+            if (goal->is_silent) coll__delay(20);
+        }
         if (coll__look(session, looks, wait_ms) < 0) break;
         if (wait_ms > 0) has_slept = true;
         else if (*status == COLL_PENDING && spin_us > 0 && !p.is_virtual && !coll__pause(session, looks)) spin_us = 0;
@@ -18949,28 +18769,17 @@ static void coll__wait_until_reached(const coll__goal *goal)
     if (has_slept && !p.is_virtual && session->failure.status == COLL_OK) (void)session->transport->progress(session->context, 0);
 }
 
-/* Publish the call in which this rank waits. */
-static void coll__wait_begin(const coll__goal *goal)
-{
-    coll__session *session = goal->comm->session;
-
-    goal->request->comm->waiting = goal->request;
-    coll__activity_begin(session, goal->request->head);
-}
-
-static void coll__wait_end(const coll__goal *goal)
-{
-    coll__session *session = goal->comm->session;
-
-    coll__activity_end(session);
-    goal->request->comm->waiting = NULL;
-}
-
+/* Publish the call in which this rank waits, and wait. */
 static void coll__wait_for(const coll__goal *goal)
 {
-    coll__wait_begin(goal);
+    coll__session *session = goal->comm->session;
+    coll_comm *comm = goal->request->comm;
+
+    comm->waiting = goal->request;
+    coll__activity_begin(session, goal->request->head);
     coll__wait_until_reached(goal);
-    coll__wait_end(goal);
+    coll__activity_end(session);
+    comm->waiting = NULL;
 }
 
 static coll_status coll__wait(coll_request *r)
@@ -19079,8 +18888,6 @@ static inline void coll__feedback_start(const coll_request *r) { (void)r; }
 
 struct coll__prepared {
     coll__order   order;
-    coll__numbers numbers;                        /* at the time of coll_prepare: coll_measure may run between
-                                                     restarts, and all ranks must choose the same              */
     coll_request *request;
     uint32_t      starts;                         /* used instead of the communicator's sequence              */
     coll__prepared *next;                         /* in the communicator's list                               */
@@ -19199,8 +19006,6 @@ static coll_status coll__prepare(coll_comm *comm, coll_request *r)
         coll__give(p);
         return COLL_ERR_MEMORY;
     }
-    p->numbers = comm->numbers;
-    p->order.numbers = &p->numbers;
     p->request = r;
     p->next = comm->prepared;
     comm->prepared = p;
@@ -19214,22 +19019,17 @@ static coll_status coll__prepare(coll_comm *comm, coll_request *r)
     return COLL_OK;
 }
 
-/* Remove a prepared request that does not run from its communicator. */
-static void coll__prepared_free(coll_request *r)
+/* Free a request that does not run; a prepared one leaves its communicator. */
+static void coll__request_free(coll_request *r)
 {
-    coll__prepared *p = r->prepared, **at;
+    coll__prepared *const p = r->prepared, **at;
 
-    if (r->comm) {
+    if (p && r->comm) {
         for (at = &r->comm->prepared; *at != p;) at = &(*at)->next;
         *at = p->next;
         coll__order_leave(&p->order);
     }
     coll__give(p);
-}
-
-static void coll__request_free(coll_request *r)
-{
-    if (r->prepared) coll__prepared_free(r);
     coll__release(r);
     coll__request_give(r);
 }
@@ -19248,7 +19048,8 @@ static void coll__detached_done(coll_request *whole, coll_request *r, coll_statu
  * A list becomes parts; each part is an allreduce on the communicator's order.  Small buffers of one type are copied into one
  * part, up to COLL__PART_MOST bytes, in the order of the list.  So all ranks make the same parts.  The whole ends with its last
  * part.  With COLL_STOCHASTIC every buffer is a part with its own seed, and random bits depend on the element's index in its
- * buffer.  With leaves, too, every buffer is a part. */
+ * buffer.  A packed part is reduced in place.  With leaves its vectors are behind the result.  All buffers have the same leaves,
+ * so vector v of the part consists of vector v of each buffer. */
 #ifndef COLL_ALLREDUCE_LIST_H
 #define COLL_ALLREDUCE_LIST_H
 
@@ -19281,6 +19082,25 @@ static size_t coll__list_room(const coll_call *call, const coll_list_item *b)
     return (coll__is_mx(call->wire) ? coll__round_up(b->count, COLL__MX_GROUP) : b->count) * coll_type_size(b->type);
 }
 
+/* The vectors of a packed buffer: one, or those of the leaves of this rank; and bytes of an element there. */
+static size_t coll__list_vectors(const coll_call *call)
+{
+    if (!call->leaves) return 1;
+    return (size_t)coll__leaf_vectors(call->first_leaf, call->leaves, !(call->flags & COLL_REPRODUCIBLE));
+}
+
+static size_t coll__list_unit(const coll_call *call, coll_type type)
+{
+    if (!call->leaves || call->flags & COLL_REPRODUCIBLE) return coll_type_size(type);
+    return coll_type_size(call->accumulate ? call->accumulate : coll__usual_accumulator(type));
+}
+
+/* The input of a packed part, behind its result. */
+static unsigned char *coll__list_input(const coll_call *part)
+{
+    return (unsigned char *)part->recv + (part->leaves ? coll__round_up(part->count * coll_type_size(part->type), 64) : 0);
+}
+
 /* The part of the next buffer; *at: its offset there in bytes; SIZE_MAX: it is the part. */
 static int coll__list_part(coll__list_walk *w, const coll_call *call, const coll_list_item *b, size_t *at)
 {
@@ -19288,7 +19108,7 @@ static int coll__list_part(coll__list_walk *w, const coll_call *call, const coll
     const int t = b->type < COLL__LIST_TYPES ? (int)b->type : 0;
 
     *at = SIZE_MAX;
-    if (length > COLL__SMALL_MOST || t == 0 || call->flags & COLL_STOCHASTIC || call->leaves) return w->count++;
+    if (length > COLL__SMALL_MOST || t == 0 || call->flags & COLL_STOCHASTIC) return w->count++;
     if (w->open[t] == 0 || w->used[t] + length > COLL__PART_MOST) {
         w->open[t] = ++w->count;
         w->used[t] = 0;
@@ -19301,24 +19121,26 @@ static int coll__list_part(coll__list_walk *w, const coll_call *call, const coll
 /* Copy the packed buffers in or out.  Gaps between them are set to 0 at every start. */
 static void coll__list_copy(const coll_call *call, const coll__list *list, bool is_in)
 {
+    const size_t vectors = coll__list_vectors(call);
     coll__list_walk walk = { .count = 0 };
 
     for (const coll_list_item *b = call->list; b < call->list + call->list_count; b++) {
-        const size_t length = b->count * coll_type_size(b->type);
+        const size_t size = coll_type_size(b->type), unit = coll__list_unit(call, b->type), length = b->count * unit;
+        const unsigned char *from = (const unsigned char *)(b->send == COLL_IN_PLACE ? b->recv : b->send);
         size_t offset;
-        const int part = coll__list_part(&walk, call, b, &offset);
+        const coll_call *const part = &list->parts[coll__list_part(&walk, call, b, &offset)].call;
         if (length == 0 || offset == SIZE_MAX) continue;
-        unsigned char *const at = (unsigned char *)list->parts[part].call.recv + offset;
         if (!is_in) {
-            memcpy(b->recv, at, length);
+            memcpy(b->recv, (const unsigned char *)part->recv + offset, b->count * size);
             continue;
         }
-        memcpy(at, b->send == COLL_IN_PLACE ? b->recv : b->send, length);
-        memset(at + length, 0, coll__list_room(call, b) - length);
+        unsigned char *to = coll__list_input(part) + offset / size * unit;
+        memset(to + length, 0, coll__list_room(call, b) - b->count * size);
+        for (size_t v = 0; v < vectors; v++, from += length, to += part->count * unit) memcpy(to, from, length);
     }
 }
 
-/* Fill in the calls of the parts; packed ones are reduced in place, in `memory`. */
+/* Fill in the calls of the parts; packed ones are reduced in `memory`. */
 static void coll__list_calls(const coll_call *call, const coll__list *list, unsigned char *memory)
 {
     coll__list_walk walk = { .count = 0 };
@@ -19343,33 +19165,15 @@ static void coll__list_calls(const coll_call *call, const coll__list *list, unsi
     }
     for (coll_request *part = list->parts; part < list->parts + list->count; part++) {
         if (part->call.recv) continue;
-        part->call.send = part->call.recv = memory;
-        memory += coll__round_up(part->call.count * coll_type_size(part->call.type), 64);
+        part->call.recv = memory;
+        part->call.send = memory = coll__list_input(&part->call);
+        memory += coll__round_up(part->call.count * coll__list_unit(call, part->call.type) * coll__list_vectors(call), 64);
     }
-}
-
-static uint32_t coll__list_hash(const coll_call *call)
-{
-    uint64_t hash = coll__hash_of_none ^ (uint64_t)(unsigned)call->list_count;
-
-    for (int i = 0; i < call->list_count; i++) {
-        hash = coll__hash_with(hash, (uint64_t)(unsigned)call->list[i].type);
-        hash = coll__hash_with(hash, call->list[i].count);
-    }
-    return coll__hash_end(hash);
 }
 
 /* ---- >>the carrier ---- */
 
 static bool coll__list_takes(const coll_request *r) { return r->call.kind == COLL_ALLREDUCE_LIST; }
-
-static coll_status coll__list_bind_part(const coll_request *whole, coll_request *part)
-{
-    part->comm = whole->comm;
-    part->order = whole->order;
-    part->carrier = coll__carrier_of(part);
-    return part->carrier->bind ? part->carrier->bind(part) : COLL_OK;
-}
 
 static void coll__list_unbind(coll_request *r)
 {
@@ -19390,19 +19194,25 @@ static coll_status coll__list_bind(coll_request *r)
 
     for (int i = 0; i < call->list_count; i++) {
         (void)coll__list_part(&walk, call, &call->list[i], &offset);
-        if (offset != SIZE_MAX) memory += coll__list_room(call, &call->list[i]);
+        if (offset == SIZE_MAX) continue;
+        memory += coll__list_room(call, &call->list[i]);
+        if (call->leaves) memory += call->list[i].count * coll__list_unit(call, call->list[i].type) * coll__list_vectors(call);
     }
     const size_t count = (size_t)walk.count, head = coll__round_up(sizeof(coll__list), 64);
     const size_t front = head + coll__round_up(count * sizeof(coll_request), 64);
-    unsigned char *const at = (unsigned char *)coll__allocate(coll__like(r->comm), front + memory + 64 * count);
+    unsigned char *const at = (unsigned char *)coll__allocate(coll__like(r->comm), front + memory + 128 * count);
     if (!at) return coll__explain_error(r->comm, call, COLL_ERR_MEMORY, "no memory for the parts of the list");
     coll__list *const list = (coll__list *)(void *)at;
     *list = (coll__list){ .count = walk.count, .parts = (coll_request *)(void *)(at + head) };
     coll__list_calls(call, list, at + front);
-    for (int k = 0; k < list->count && status == COLL_OK; k++) {
-        status = coll__check(r->comm, &list->parts[k].call, &list->parts[k].codec, &ignored);
-        if (status == COLL_OK) status = coll__refused(r->comm, &list->parts[k].call);
-        if (status == COLL_OK) status = coll__list_bind_part(r, &list->parts[k]);
+    for (coll_request *part = list->parts; part < list->parts + list->count && status == COLL_OK; part++) {
+        status = coll__check(r->comm, &part->call, &part->codec, &ignored);
+        if (status == COLL_OK) status = coll__refused(r->comm, &part->call);
+        if (status < 0) break;
+        part->comm = r->comm;
+        part->order = r->order;
+        part->carrier = coll__carrier_of(part);
+        if (part->carrier->bind) status = part->carrier->bind(part);
     }
     r->carried = list;
     if (status < 0) coll__list_unbind(r);
@@ -19426,9 +19236,12 @@ static coll_status coll__list_start(coll_request *r)
 {
     coll__list *list = coll__list_of(r);
     coll_status status = COLL_OK;
+    uint64_t hash = coll__hash_of_none ^ (uint64_t)(unsigned)r->call.list_count;
 
+    for (const coll_list_item *b = r->call.list; b < r->call.list + r->call.list_count; b++)
+        hash = coll__hash_with(coll__hash_with(hash, (uint64_t)(unsigned)b->type), b->count);
     coll__name_request(r, 0);                     /* parts have numbers; this head is for error sentences     */
-    coll__put32(r->head + 20, coll__list_hash(&r->call));
+    coll__put32(r->head + 20, coll__hash_end(hash));
     r->has_overflow = false;
     list->status = COLL_OK;
     list->left = list->count + 1;
@@ -19458,14 +19271,6 @@ static bool coll__list_explain(coll_request *r, char *text, size_t room)
     return true;
 }
 
-#define COLL__CARRIER_OF_LISTS                                                                                                \
-    { .name = "list", .traits = COLL__AT_CALL, .takes = coll__list_takes, .bind = coll__list_bind, .start = coll__list_start,  \
-      .unbind = coll__list_unbind, .explain = coll__list_explain },
-
-#else
-
-#define COLL__CARRIER_OF_LISTS                    /* refused by coll_check_arguments.h                                  */
-
 #endif
 #endif /* COLL_ALLREDUCE_LIST_H */
 /* ---- core/engine/coll_allreduce_leaves.h ---- */
@@ -19484,9 +19289,8 @@ typedef struct coll__leaf_call {
     coll_request sub;                             /* the exchange of runs, then the sum                       */
     bool         is_summing;
     coll__leaves tree;
-    coll__choice way;                             /* of the sum over the tree                                 */
     void        *lists;                           /* of the tree                                              */
-    coll__leaf_run own, runs[];                   /* of every rank                                            */
+    coll__leaf_run runs[];                        /* of every rank                                            */
 } coll__leaf_call;
 
 static inline coll__leaf_call *coll__leaf_call_of(const coll_request *r) { return (coll__leaf_call *)r->carried; }
@@ -19510,21 +19314,16 @@ static void coll__leaves_unbind(coll_request *r)
     r->carried = NULL;
 }
 
-/* A call of this call, in the same order, with its fingerprint. */
-static coll_request *coll__leaves_call(const coll_request *whole, const coll_call *call)
+/* Begin a call of this call, in the same order, with its fingerprint. */
+static void coll__leaves_call(const coll_request *whole, const coll_call *call, const coll__codec *codec)
 {
     coll_request *const r = &coll__leaf_call_of(whole)->sub;
 
     *r = (coll_request){ .comm = whole->comm, .order = whole->order, .workspace = whole->workspace, .call = *call,
-                         .codec = whole->codec, .status = COLL_PENDING, .sequence = whole->sequence, .got_source = -1,
+                         .codec = *codec, .status = COLL_PENDING, .sequence = whole->sequence, .got_source = -1,
                          .got_tag = -1 };
     r->call.leaves = 0;
     memcpy(r->head, whole->head, COLL_HEAD_LENGTH);
-    return r;
-}
-
-static void coll__leaves_launch(coll_request *r)
-{
     r->carrier = coll__carrier_of(r);
     coll__task_init(r);
 }
@@ -19532,14 +19331,15 @@ static void coll__leaves_launch(coll_request *r)
 static coll_status coll__leaves_start(coll_request *r)
 {
     coll__leaf_call *const l = coll__leaf_call_of(r);
-    const coll_call exchange = { .kind = COLL_ALLGATHER, .send = &l->own, .recv = l->runs, .count = sizeof(coll__leaf_run),
+    coll__leaf_run *const own = &l->runs[r->comm->rank];
+    const coll_call exchange = { .kind = COLL_ALLGATHER, .send = own, .recv = l->runs, .count = sizeof(coll__leaf_run),
                                  .type = COLL_U8, .wire = COLL_U8 };
+    coll__codec codec;
 
-    l->own = (coll__leaf_run){ r->call.first_leaf, r->call.leaves > 0 ? r->call.leaves : 0 };
+    *own = (coll__leaf_run){ r->call.first_leaf, r->call.leaves > 0 ? r->call.leaves : 0 };
     l->is_summing = false;
-    coll_request *const sub = coll__leaves_call(r, &exchange);
-    (void)coll__codec_move(&sub->codec, COLL_U8);
-    coll__leaves_launch(sub);
+    (void)coll__codec_move(&codec, COLL_U8);
+    coll__leaves_call(r, &exchange, &codec);
     return COLL_PENDING;
 }
 
@@ -19572,19 +19372,17 @@ static coll_status coll__leaves_check(const coll_request *r, int64_t *all)
     return failure.status == COLL_OK ? COLL_OK : coll__comm_fail(r->comm, &failure);
 }
 
-/* Do vectors hold sums, and not the leaves themselves? */
-static inline bool coll__leaves_are_sums(const coll_call *call) { return !coll__wants_reproducible(call); }
-
 /* Make the tree of the runs. */
 static coll_status coll__leaves_plan(const coll_request *r)
 {
     coll__leaf_call *const l = coll__leaf_call_of(r);
     const int size = r->comm->size;
-    const bool are_sums = coll__leaves_are_sums(&r->call);
+    const bool are_sums = !coll__wants_reproducible(&r->call);    /* and not the leaves themselves                */
     int64_t nodes = 0;
 
     for (int i = 0; i < size; i++) nodes += coll__leaf_vectors(l->runs[i].first, l->runs[i].leaves, are_sums);
-    (void)coll__make_room(r->comm, &l->lists, coll__leaves_bytes(nodes, size));
+    (void)coll__make_room(r->comm, &l->lists, (size_t)nodes * (sizeof(coll__leaf_node) + sizeof(coll__leaf_term))
+                                              + (2 * (size_t)nodes + (size_t)size + 1) * sizeof(int));
     if (!l->lists) return coll__has_no_memory(r->comm);
     coll__leaves *const t = &l->tree;
     *t = (coll__leaves){ .are_sums = are_sums, .node = (coll__leaf_node *)l->lists };
@@ -19600,27 +19398,25 @@ static coll_status coll__leaves_plan(const coll_request *r)
 /* The runs are known: start the sum. */
 static coll_status coll__leaves_sum(const coll_request *r)
 {
-    const coll__codec *const codec = &r->codec;
     coll__leaf_call *const l = coll__leaf_call_of(r);
+    coll__codec codec = r->codec;
+    coll_call call = r->call;
     int64_t all;
     coll_status status = coll__leaves_check(r, &all);
 
     if (status == COLL_OK) status = coll__leaves_plan(r);
     if (status < 0) return status;
-    coll_request *const sub = coll__leaves_call(r, &r->call);
-    const bool is_one_type = !l->tree.are_sums || (codec->acc_size == codec->type_size && coll__is_same(codec));
-    sub->call.flags &= ~(unsigned)COLL_DETECT_OVERFLOW;
-    if (r->call.op == COLL_AVG) sub->codec.divisor = (int)all;
+    const bool is_one_type = !l->tree.are_sums || (codec.acc_size == codec.type_size && coll__is_same(&codec));
+    call.flags &= ~(unsigned)COLL_DETECT_OVERFLOW;
+    if (call.op == COLL_AVG) codec.divisor = (int)all;
     if (is_one_type && coll__leaves_are_ranks(&l->tree, r->comm->size)) {
-        if (l->tree.are_sums) sub->call.flags |= COLL_DETERMINISTIC;
+        if (l->tree.are_sums) call.flags |= COLL_DETERMINISTIC;
     } else {
-        bool is_cached;
-        sub->call.algorithm = COLL__HAS_CHOICE ? "direct" : NULL;
-        l->way = coll__choice_of(sub, &is_cached);
-        sub->leaves = &l->tree;
-        sub->way = &l->way;
+        call.algorithm = COLL__HAS_CHOICE ? "direct" : NULL;
+        call.flags |= COLL__OVER_NODES;
+        codec.leaves = &l->tree;
     }
-    coll__leaves_launch(sub);
+    coll__leaves_call(r, &call, &codec);
     l->is_summing = true;
     return COLL_PENDING;
 }
@@ -19642,23 +19438,6 @@ static COLL__UNUSED void coll__leaves_late(const coll_request *r, unsigned char 
     if (r->is_started && sub->carrier->late) sub->carrier->late(sub, is_late);
 }
 
-static bool coll__leaves_explain(coll_request *r, char *text, size_t room)
-{
-    (void)r;
-    coll__append(text, room, "over leaves: an allgather of runs; then direct, of the nodes that ranks have, or an allreduce if "
-                             "each has one");
-    return true;
-}
-
-#define COLL__CARRIER_OF_LEAVES                                                                                               \
-    { .name = "leaves", .takes = coll__leaves_take, .bind = coll__leaves_bind, .start = coll__leaves_start,                   \
-      .advance = coll__leaves_advance, .late = COLL__IF_WATCH(coll__leaves_late), .unbind = coll__leaves_unbind,              \
-      .explain = coll__leaves_explain },
-
-#else
-
-#define COLL__CARRIER_OF_LEAVES
-
 #endif
 #endif /* COLL_ALLREDUCE_LEAVES_H */
 /* ---- coll_impl.h, continued ---- */
@@ -19670,10 +19449,10 @@ COLL__FOR_SPEED
 
 #if !COLL__IS_TINY                                /* COLL__TAKES_WHOLE                                        */
 
-/* A call that names an algorithm is for the engine. */
+/* A call that names an algorithm is for the engine; one over nodes names what the engine does if the transport declines it. */
 static bool coll__offload_takes(const coll_request *r)
 {
-    return !r->call.algorithm && !r->way && coll__order_is_offered(r->order);
+    return (!r->call.algorithm || COLL__LEAVES_OF(&r->codec)) && coll__order_is_offered(r->order);
 }
 
 static coll_status coll__offload_advance(coll_request *r)
@@ -19720,15 +19499,6 @@ static bool coll__offload_explain(coll_request *r, char *text, size_t room)
     return true;
 }
 
-#define COLL__CARRIER_OF_TRANSPORT                                                                                            \
-    { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,          \
-      .advance = coll__offload_again, .late = COLL__IF_WATCH(coll__offload_late), .later = COLL__LATER(coll__offload_later),  \
-      .explain = coll__offload_explain },
-
-#else
-
-#define COLL__CARRIER_OF_TRANSPORT
-
 #endif
 #endif /* COLL_OFFLOAD_H */
 /* ---- core/engine/coll_carriers.h ---- */
@@ -19750,13 +19520,6 @@ static coll_status coll__message_start(coll_request *r)
     coll__begin_request(r, 0);
     const coll_status status = coll__messages_start(r);
     return status < 0 ? status : coll__advance(session, 0);
-}
-
-static bool coll__message_explain(coll_request *r, char *text, size_t room)
-{
-    (void)r;
-    coll__append(text, room, "one message");
-    return true;
 }
 
 /* ---- >>in rounds of all ranks ---- */
@@ -19799,10 +19562,11 @@ static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
 
 #define COLL__CARRIER_OF_ONE                                                                                                  \
     { .name = "message", .traits = COLL__AT_CALL, .takes = coll__message_takes, .start = coll__message_start,                  \
-      .late = COLL__IF_WATCH(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain }
+      .late = COLL__IF_WATCH(coll__messages_late), .end = coll__messages_end_all, .says = "one message" }
 
-#if COLL__IS_TINY                                 /* COLL__ON_DEMAND                                          */
-#define COLL__CARRIER_OF_MESSAGES
+#endif
+
+#if COLL__HAS_MESSAGES && COLL__IS_TINY             /* COLL__ON_DEMAND                                          */
 
 static const coll__carrier coll__message_carrier = COLL__CARRIER_OF_ONE;
 static const coll__by_key coll__keys = {
@@ -19816,33 +19580,42 @@ static void coll__messages_use(coll_comm *comm)
 }
 
 #else
-#define COLL__CARRIER_OF_MESSAGES COLL__CARRIER_OF_ONE,
-
 static inline void coll__messages_use(coll_comm *comm) { (void)comm; }
-#endif
-
-#define COLL__CARRIER_OF_ROUNDS                                                                                               \
-    { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance,                                      \
-      .late = COLL__IF_WATCH(coll__execution_late), .later = COLL__LATER(coll__execution_later),                              \
-      .explain = coll__rounds_explain },
-
-#else
-
-#define COLL__CARRIER_OF_MESSAGES
-#define COLL__CARRIER_OF_ROUNDS                   /* the transport executes every call                        */
-
 #endif
 
 /* ---- >>the table ---- */
 
 static const coll__carrier coll__carriers[] = {
-    COLL__CARRIER_OF_MESSAGES
-    COLL__CARRIER_OF_LISTS
-    COLL__CARRIER_OF_LEAVES
-    COLL__CARRIER_OF_TRANSPORT
-    COLL__CARRIER_OF_HOSTS
-    COLL__CARRIER_OF_ROUNDS
-    COLL__CARRIER_OF_PACKETS
+#if COLL__HAS_MESSAGES && !COLL__IS_TINY
+    COLL__CARRIER_OF_ONE,
+#endif
+#if COLL__IS_WHOLE
+    { .name = "list", .traits = COLL__AT_CALL, .takes = coll__list_takes, .bind = coll__list_bind, .start = coll__list_start,
+      .unbind = coll__list_unbind, .explain = coll__list_explain },
+#endif
+#if COLL__HAS_LEAVES
+    { .name = "leaves", .takes = coll__leaves_take, .bind = coll__leaves_bind, .start = coll__leaves_start,
+      .advance = coll__leaves_advance, .late = COLL__IF_WATCH(coll__leaves_late), .unbind = coll__leaves_unbind,
+      .says = "over leaves: an allgather of runs; then an allreduce if each rank has one node, or the sum of all nodes in shared "
+              "memory, or direct" },
+#endif
+#if !COLL__IS_TINY                                /* COLL__TAKES_WHOLE                                        */
+    { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,
+      .advance = coll__offload_again, .late = COLL__IF_WATCH(coll__offload_late), .later = COLL__LATER(coll__offload_later),
+      .explain = coll__offload_explain },
+#endif
+#if COLL__HAS_HIERARCHY
+    { .name = "hierarchy", .start = coll__hierarchy_start, .advance = coll__script_advance, .late = coll__script_late,
+      .passes = coll__hierarchy_passes, .explain = coll__hierarchy_explain },
+#endif
+#if COLL__HAS_MESSAGES
+    { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance,
+      .late = COLL__IF_WATCH(coll__execution_late), .later = COLL__LATER(coll__execution_later),
+      .explain = coll__rounds_explain },
+#endif
+#if COLL__HAS_COUNTS && COLL__HAS_MESSAGES && COLL__HAS_CHOICE
+    { .name = "packets", .start = coll__packets_start, .advance = coll__packets_advance, .late = coll__packets_late },
+#endif
 };
 
 enum { COLL__CARRIER_COUNT = sizeof coll__carriers / sizeof *coll__carriers };
@@ -19902,6 +19675,7 @@ static __attribute__((noinline)) coll_status coll__stay_out(const coll_comm *com
 static inline coll_status coll__enter(coll_comm *comm)
 {
     if (!comm || !*comm->guard || !coll__comm_lock_take(comm)) return coll__stay_out(comm);
+    if (COLL__HAS_SHRINK) __atomic_store_n(&comm->session->has_agreed, false, __ATOMIC_RELAXED);
     if (coll__is_shared(comm->session)) coll__session_take(comm);
     return COLL_OK;
 }
@@ -19947,29 +19721,23 @@ static coll_status coll__tell(coll_request *r)
     return status;
 }
 
-COLL_API coll_status coll_test(coll_request *request)
+COLL__INLINE coll_status coll__test_or_wait(coll_request *request, bool waits)
 {
     if (!request) return COLL_OK;
     if (!coll__is_pending(request)) return coll__tell(request);
     coll_comm *comm = request->comm;
     const coll_status status = coll__enter(comm);
     if (status < 0) return status;
-    (void)coll__advance(comm->session, 0);
-    if (coll__is_pending(request)) coll__test_late(request);
-    if (COLL__IS_WHOLE && coll__is_pending(request)) coll__test_freed(request);
+    if (waits) (void)coll__wait(request);
+    else {
+        (void)coll__advance(comm->session, 0);
+        coll__test_again(request);
+    }
     return coll__leave(comm, coll__tell(request));
 }
 
-COLL_API coll_status coll_wait(coll_request *request)
-{
-    if (!request) return COLL_OK;
-    if (!coll__is_pending(request)) return coll__tell(request);
-    coll_comm *comm = request->comm;
-    const coll_status status = coll__enter(comm);
-    if (status < 0) return status;
-    (void)coll__wait(request);
-    return coll__leave(comm, coll__tell(request));
-}
+COLL_API coll_status coll_test(coll_request *request) { return coll__test_or_wait(request, false); }
+COLL_API coll_status coll_wait(coll_request *request) { return coll__test_or_wait(request, true); }
 
 static coll_status coll__check_requests(const char *call, int count, coll_request **requests)
 {
@@ -20077,9 +19845,7 @@ static void coll__watch_look(const coll__watch *w, coll_comm *comm, int wait_ms)
     (void)coll__advance(session, wait_ms);
     for (int i = 0; i < w->count; i++) {
         coll_request *r = w->requests[i];
-        if (!r || !coll__is_pending(r) || r->comm->session != session) continue;
-        coll__test_late(r);
-        if (COLL__IS_WHOLE && coll__is_pending(r)) coll__test_freed(r);
+        if (r && coll__is_pending(r) && r->comm->session == session) coll__test_again(r);
     }
     if (comm->is_holder) coll__session_drop(comm);
 }
@@ -20254,7 +20020,7 @@ static __attribute__((noinline)) coll_status coll__run_on(coll_request *r, coll_
     r->status = COLL_PENDING;
     r->is_started = status == COLL_PENDING;
     if (status == COLL_ERR_UNSUPPORTED) (void)coll__next_carrier(r);
-    if (coll__observer_of(comm)) coll__observer_of(comm)->begin(r);
+    coll__record_begin(r);
     coll__order_append(r->order, r);
     if (r->is_started || status == COLL_ERR_UNSUPPORTED) return coll__wait(r);
     (void)coll__comm_fail(comm, failure->status != COLL_OK ? failure : NULL);
@@ -20414,234 +20180,6 @@ COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const
 #endif /* COLL_FAST_PATH_H */
 /* ---- coll_impl.h, continued ---- */
 COLL__FOR_SIZE
-/* ---- core/session/coll_flight_recorder.h ---- */
-/* coll_flight_recorder.h - the flight recorder: the last operations of each communicator, and how they are written when it fails.
- *
- * An operation takes the next entry of a ring when it is launched, and completes it when it ends.  Blocking calls that complete
- * at once are not recorded: reading the clock takes longer than some of them.  They count in the sequence, and one that waits, or
- * fails, is recorded like any other. */
-#ifndef COLL_FLIGHT_RECORDER_H
-#define COLL_FLIGHT_RECORDER_H
-
-typedef void coll__dump_fn(void *context, const char *line);
-
-#if COLL__HAS_RECORDER
-
-enum { COLL__RECORD_NAME = 24, COLL__RECORDED_MOST = 1024 };
-
-typedef struct coll__record {
-    uint64_t      number;                         /* counted from 1; 0: none yet                              */
-    int64_t       began, ended;                   /* ended 0: not yet                                         */
-    coll_status   status;
-    unsigned char head[COLL_HEAD_LENGTH];
-    char          name[COLL__RECORD_NAME];
-} coll__record;
-
-typedef struct coll__recorder {
-    uint64_t     count;
-    coll__record ring[COLL__RECORDS];
-} coll__recorder;
-
-/* For a communicator.  NULL: nothing is recorded, because large simulated worlds would need too much memory. */
-static coll__recorder *coll__recorder_new(const coll__session *session)
-{
-    const bool is_recorded = !session->transport->now || session->size <= COLL__RECORDED_MOST;
-    return is_recorded ? (coll__recorder *)coll__take_zeros(coll__like(session), 1, sizeof(coll__recorder)) : NULL;
-}
-
-/* A request is launched; its head is set. */
-static void coll__record_begin(coll_request *r)
-{
-    coll__recorder *recorder = (coll__recorder *)r->comm->recorder;
-
-    if (!recorder) return;
-    r->record = ++recorder->count;
-    coll__record *at = &recorder->ring[r->record % COLL__RECORDS];
-    at->number = r->record;
-    at->began = coll__clock(r->comm->session);
-    at->ended = 0;
-    at->status = COLL_PENDING;
-    at->name[0] = '\0';
-    if (r->call.name) coll__print(at->name, sizeof at->name, "%s", r->call.name);
-    memcpy(at->head, r->head, COLL_HEAD_LENGTH);
-}
-
-static void coll__record_end(const coll_request *r, coll_status status)
-{
-    coll__recorder *recorder = (coll__recorder *)r->comm->recorder;
-    coll__record *at = recorder ? &recorder->ring[r->record % COLL__RECORDS] : NULL;
-
-    if (!at || r->record == 0 || at->number != r->record) return;         /* its entry was reused             */
-    at->ended = coll__clock(r->comm->session);
-    at->status = status;
-}
-
-/* The oldest entry; there are recorder->count - first + 1. */
-static uint64_t coll__record_first(const coll__recorder *recorder)
-{
-    return recorder->count >= COLL__RECORDS ? recorder->count - COLL__RECORDS + 1 : 1;
-}
-
-/* ---- >>text ---- */
-
-static void coll__dump_text(const coll_comm *comm, coll__dump_fn *write, void *context)
-{
-    const coll__session *session = comm->session;
-    const coll__recorder *recorder = (const coll__recorder *)comm->recorder;
-    const int64_t now = coll__clock(session);
-    char line[640], what[COLL__CALL_ROOM];
-
-    coll__print(line, sizeof line, "rank %d of %d (rank %d of the job, pid %ld, over %s): %u collectives, %s", comm->rank,
-                comm->size, session->rank, (long)getpid(), session->transport->name, (unsigned)comm->sequence,
-                session->failure.status == COLL_OK ? "no failure" : session->failure.text);
-    write(context, line);
-    for (uint64_t n = recorder ? coll__record_first(recorder) : 1; recorder && n <= recorder->count; n++) {
-        const coll__record *at = &recorder->ring[n % COLL__RECORDS];
-        const double ago = (double)(now - at->began) * 1e-6, took = (double)(at->ended - at->began) * 1e-6;
-        const char *const mark = *at->name ? "\"" : "";
-        coll__head_describe(at->head, what, sizeof what);
-        coll__print(line, sizeof line, "  %10.3f ms ago  %s%s%s%s%s: ", ago, what, *mark ? " " : "", mark, at->name, mark);
-        if (at->ended) coll__append(line, sizeof line, "%s after %.3f ms", coll_status_text(at->status), took);
-        else coll__append(line, sizeof line, "still running");
-        write(context, line);
-    }
-}
-
-/* ---- >>JSON ---- */
-
-static void coll__json_text(FILE *file, const char *text)
-{
-    fputc('"', file);
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-        if (*c == '"' || *c == '\\') fprintf(file, "\\%c", *c);
-        else if (*c < 32 || *c > 126) fprintf(file, "\\u%04x", *c);
-        else fputc(*c, file);
-    }
-    fputc('"', file);
-}
-
-/* Times of operations are in ms before `now`. */
-static void coll__json_record(FILE *file, const coll__record *at, int64_t now)
-{
-    const coll_kind kind = (coll_kind)at->head[12];
-    const coll_type type = (coll_type)coll__get32(at->head + 16);
-    char text[40], flags[COLL__CALL_ROOM] = "";
-
-    fprintf(file, "{\"kind\": \"%s\", \"sequence\": %u, \"count\": %llu, \"type\": ", coll_kind_name(kind),
-            (unsigned)coll__get32(at->head + 8), (unsigned long long)coll__head_count(at->head));
-    coll__json_text(file, type ? coll__type_text(type, text, sizeof text) : "");
-    fprintf(file, ", \"op\": \"%s\", \"root\": %d, \"peer\": %d, \"name\": ",
-            coll__kind_reduces(kind) ? coll_op_name((coll_op)(at->head[13] & 15)) : "",
-            coll__kind_has_root(kind) ? coll__head_root(at->head) : -1,
-            coll__kind_is_message(kind) ? (int)coll__get32(at->head + 20) : -1);
-    coll__json_text(file, at->name);
-    coll__append_options(flags, sizeof flags, coll__head_options(at->head), "|");
-    fprintf(file, ", \"prepared\": %u, \"flags\": \"%s\"", (unsigned)coll__get32(at->head + 4) & COLL__PREPARED_MOST, flags);
-    fprintf(file, ", \"began_ms_ago\": %lld.%03d", (long long)((now - at->began) / COLL__MS),
-            (int)((now - at->began) / 1000 % 1000));
-    if (at->ended) fprintf(file, ", \"took_us\": %lld", (long long)((at->ended - at->began) / 1000));
-    fprintf(file, ", \"status\": %d}", (int)at->status);
-}
-
-static void coll__json_comm(FILE *file, const coll_comm *comm, int64_t now)
-{
-    const coll__recorder *recorder = (const coll__recorder *)comm->recorder;
-
-    fprintf(file, "    {\"id\": %llu, \"rank\": %d, \"size\": %d, \"sequence\": %u, \"error\": ",
-            (unsigned long long)comm->id, comm->rank, comm->size, (unsigned)comm->sequence);
-    coll__json_text(file, coll__sentence_of(comm));
-    fprintf(file, ",\n     \"operations\": [");
-    for (uint64_t n = recorder ? coll__record_first(recorder) : 1, first = n; recorder && n <= recorder->count; n++) {
-        fprintf(file, n == first ? "\n      " : ",\n      ");
-        coll__json_record(file, &recorder->ring[n % COLL__RECORDS], now);
-    }
-    fprintf(file, "]}");
-}
-
-static void coll__dump_json(const coll__session *session, FILE *file)
-{
-    const int64_t now = coll__clock(session);
-    char host[64] = "";
-
-    (void)gethostname(host, sizeof host - 1);
-    fprintf(file, "{\n  \"rank\": %d, \"size\": %d, \"pid\": %ld, \"host\": ", session->rank, session->size, (long)getpid());
-    coll__json_text(file, host);
-    fprintf(file, ", \"transport\": \"%s\", \"time\": %lld,\n  \"status\": %d, \"failed_rank\": %d, \"cause\": ",
-            session->transport->name, (long long)time(NULL), (int)session->failure.status, session->failure.rank);
-    coll__json_text(file, session->failure.text);
-    fprintf(file, ",\n  \"communicators\": [\n");
-    for (const coll_comm *comm = session->comms; comm; comm = comm->next) {
-        coll__json_comm(file, comm, now);
-        fprintf(file, comm->next ? ",\n" : "\n");
-    }
-    fprintf(file, "  ]\n}\n");
-}
-
-/* Writes into the configured directory; the file has its name only when it is complete.  A world that coll_shrink has created has
- * separate files. */
-static void coll__dump_failure(const coll__session *session)
-{
-    char path[320], part[340], why[100];
-    sigset_t before, pending;
-
-    if (!*session->dump) return;
-    coll__print(path, sizeof path, "%s/coll-%d", session->dump, session->rank);
-    if (session->generation > 0) coll__append(path, sizeof path, ".%d", session->generation);
-    coll__append(path, sizeof path, ".json");
-    coll__print(part, sizeof part, "%s.part", path);
-    coll__signals_hold(&before, &pending);
-    FILE *file = fopen(part, "we");
-    if (file) coll__dump_json(session, file);
-    const bool is_written = file && !ferror(file), is_kept = file && fclose(file) == 0 && is_written && rename(part, path) == 0;
-    coll__print(why, sizeof why, "%s", strerror(errno));
-    if (file && !is_kept) (void)remove(part);
-    coll__signals_drop(&before, &pending);
-    if (is_kept) return;
-    coll__say(&session->log, COLL_LOG_WARN, "rank %d cannot write what it was doing to %s: %s", session->rank, path, why);
-}
-
-#else
-
-static void *coll__recorder_new(const coll__session *session) { (void)session; return NULL; }
-static void coll__record_begin(coll_request *r) { (void)r; }
-static void coll__record_end(const coll_request *r, coll_status status) { (void)r, (void)status; }
-static void coll__dump_failure(const coll__session *session) { (void)session; }
-
-static void coll__dump_text(const coll_comm *comm, coll__dump_fn *write, void *context)
-{
-    char line[160];
-
-    coll__print(line, sizeof line, "rank %d of %d: nothing is recorded, for this program was compiled with " COLL__PROFILE,
-                comm->rank, comm->size);
-    write(context, *line ? line : "nothing is recorded: " COLL__PROFILE);
-}
-
-#endif
-
-static coll_status coll__recorder_settle(const coll_config *c)
-{
-    if (COLL__HAS_RECORDER || !c->dump || !*c->dump) return COLL_OK;
-    return coll__start_failed(COLL_ERR_UNSUPPORTED, "dump is \"%.80s\", but this program was compiled with " COLL__PROFILE,
-                              c->dump);
-}
-
-/* ---- >>where it goes ---- */
-
-#if COLL__HAS_OS
-static void coll__dump_line(void *context, const char *line)
-{
-    sigset_t before, pending;
-
-    (void)context;
-    coll__signals_hold(&before, &pending);
-    fprintf(stderr, "%s\n", line);
-    coll__signals_drop(&before, &pending);
-}
-#else
-static void coll__dump_line(void *context, const char *line) { (void)context, (void)line; }
-#endif
-
-#endif /* COLL_FLIGHT_RECORDER_H */
 /* ---- core/session/coll_progress_thread.h ---- */
 /* coll_progress_thread.h - a thread that progresses operations while the program computes.
  *
@@ -20693,33 +20231,19 @@ static bool coll__session_is_busy(const coll__session *session)
 
 /* ---- >>the thread ---- */
 
-static inline bool coll__background_must_leave(const coll__session *session)
-{
-    return __atomic_load_n(&session->entrants, __ATOMIC_SEQ_CST) > 0;
-}
-
 /* Holds the session until a thread enters or nothing is pending.  The last call lets the transport know that no thread sleeps in
  * it. */
 static void coll__background_move(coll__session *session)
 {
     coll_status status = coll__advance(session, 0);
 
-    while (status >= 0 && coll__session_is_busy(session) && !coll__background_must_leave(session))
+    while (status >= 0 && coll__session_is_busy(session) && __atomic_load_n(&session->entrants, __ATOMIC_SEQ_CST) == 0)
         status = coll__advance(session, COLL__SLEEP_MOST_MS);
     if (session->failure.status == COLL_OK) (void)session->transport->progress(session->context, 0);
 }
 
-/* Sleeps until another thread starts an operation. */
-static void coll__background_sleep(coll__session *session)
-{
-    coll__background *m = &session->background;
-
-    __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
-    m->is_asleep = true;
-    while (m->is_asleep && !m->is_stopping) coll__cond_wait(&m->doorbell, &session->lock);
-}
-
-/* Sleeps for a while.  Returns true if operations are pending and no thread has entered meanwhile. */
+/* Sleeps for a while, or if nothing is pending until another thread starts an operation.  Returns true if operations are pending
+ * and no thread has entered meanwhile. */
 static bool coll__background_rest(coll__session *session)
 {
     coll__background *m = &session->background;
@@ -20730,7 +20254,10 @@ static bool coll__background_rest(coll__session *session)
     while (!m->is_stopping && error == 0) error = coll__cond_wait_until(&m->doorbell, &session->lock, until);
     if (m->is_stopping || session->is_held || session->entrants > 0 || session->followers > 0) return false;
     if (coll__session_is_busy(session)) return session->visits == visits;
-    if (m->starts == starts) coll__background_sleep(session);
+    if (m->starts != starts) return false;
+    __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
+    m->is_asleep = true;
+    while (m->is_asleep && !m->is_stopping) coll__cond_wait(&m->doorbell, &session->lock);
     return false;
 }
 
@@ -20755,18 +20282,6 @@ static void *coll__background_main(void *at)
 
 /* ---- >>called by the program's threads ---- */
 
-/* The caller holds the lock, which the new thread takes first. */
-static void coll__background_begin(coll__session *session)
-{
-    coll__background *m = &session->background;
-    const int error = coll__thread_begin(&m->thread, COLL__BACKGROUND_STACK, coll__background_main, session);
-
-    m->has_thread = error == 0;
-    if (m->has_thread) return;
-    m->is_wanted = false;
-    coll__say(&session->log, COLL_LOG_INFO, "no thread to move operations while the program computes: %s", strerror(error));
-}
-
 /* A thread inside `comm` has started an operation that is incomplete.  From here on that thread must hold the session. */
 static void coll__background_wake(coll_comm *comm)
 {
@@ -20775,7 +20290,13 @@ static void coll__background_wake(coll_comm *comm)
 
     if (!m->is_wanted) return;
     coll__lock_take(&session->lock);
-    if (!m->has_thread) coll__background_begin(session);
+    if (!m->has_thread) {                         /* its first action is to take the lock                     */
+        const int error = coll__thread_begin(&m->thread, COLL__BACKGROUND_STACK, coll__background_main, session);
+        m->has_thread = m->is_wanted = error == 0;
+        if (error)
+            coll__say(&session->log, COLL_LOG_INFO, "no thread to move operations while the program computes: %s",
+                      strerror(error));
+    }
     if (m->has_thread) {
         __atomic_store_n(&session->is_shared, true, __ATOMIC_RELEASE);
         if (!comm->is_holder) coll__session_take_locked(comm);
@@ -20837,8 +20358,10 @@ static void coll__start_request(coll_comm *comm, coll_request *r)
     const bool is_silent = r->carrier->traits & COLL__WAKES_NONE;
     coll_status begun = coll__launch(r);
 
-    if (begun >= 0 && r->status == COLL_PENDING && !is_silent && !coll__leaves_with_others(r))
-        begun = coll__move_started(comm->session);
+    if (begun >= 0 && r->status == COLL_PENDING && !is_silent && !coll__leaves_with_others(r)) {
+        begun = coll__advance(comm->session, 0);
+        comm->session->started_at = coll__clock(comm->session);   /* the time between starts counts from here */
+    }
     if (begun < 0 && r->status == COLL_PENDING) r->status = comm->session->failure.status;
     if (r->status == COLL_PENDING && !is_silent) coll__background_wake(comm);
 }
@@ -20879,31 +20402,26 @@ static coll_status coll__start_simple(coll_comm *comm, coll_kind kind, const voi
 #define COLL_LAUNCHERS_H
 
 static const coll__launcher coll__launchers[] = {
-    { "COLL_RANK and COLL_SIZE", "COLL_RANK",            "COLL_SIZE",            "COLL_LOCAL_RANK",            "COLL_LOCAL_SIZE",
-      NULL, true, false, NULL },
+    { "COLL_RANK and COLL_SIZE", "COLL_RANK", "COLL_SIZE", "COLL_LOCAL_RANK", "COLL_LOCAL_SIZE", NULL, NULL, true, false, NULL },
 #if COLL__HAS_NETWORKS
-    { "torchrun", "RANK",                 "WORLD_SIZE",           "LOCAL_RANK",                 "LOCAL_WORLD_SIZE",
-      NULL, true, false, NULL },
+    { "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+      true, false, NULL },
     { "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
-      "PMIX_NAMESPACE", true, false, NULL },
-    { "MVAPICH",  "MV2_COMM_WORLD_RANK",  "MV2_COMM_WORLD_SIZE",  "MV2_COMM_WORLD_LOCAL_RANK",  "MV2_COMM_WORLD_LOCAL_SIZE",
-      "MPIRUN_ID", true, false, NULL },
-    { "Flux",     "FLUX_TASK_RANK",       "FLUX_JOB_SIZE",        "FLUX_TASK_LOCAL_ID",         NULL,
-      "FLUX_JOB_ID", false, false, NULL },
-    { "PALS",     "PALS_RANKID",          "PMI_SIZE",             "PALS_LOCAL_RANKID",          "PALS_LOCAL_SIZE",
-      "PALS_APID", false, false, NULL },
-    { "jsrun",    "JSM_NAMESPACE_RANK",   "JSM_NAMESPACE_SIZE",   "JSM_NAMESPACE_LOCAL_RANK",   "JSM_NAMESPACE_LOCAL_SIZE",
-      NULL, true, false, NULL },
-    { "MPICH",    "PMI_RANK",             "PMI_SIZE",             "MPI_LOCALRANKID",            "MPI_LOCALNRANKS",
-      NULL, true, false, NULL },
-    { "Slurm",    "SLURM_PROCID",         "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",              NULL,
-      NULL, false, false, NULL },
-    { "LeaderWorkerSet", "LWS_WORKER_INDEX", "LWS_GROUP_SIZE",    NULL,                         NULL,
-      NULL, true, true, "the host is in LWS_LEADER_ADDRESS" },
-    { "SkyPilot", "SKYPILOT_NODE_RANK",   "SKYPILOT_NUM_NODES",   NULL,                         NULL,
-      NULL, true, true, "the host is the first of SKYPILOT_NODE_IPS" },
-    { "AWS Batch", "AWS_BATCH_JOB_NODE_INDEX", "AWS_BATCH_JOB_NUM_NODES", NULL,                 NULL,
-      NULL, true, true, "the host is that of node 0" },
+      "PMIX_NAMESPACE", NULL, true, false, NULL },
+    { "MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE",
+      "MPIRUN_ID", NULL, true, false, NULL },
+    { "Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID", NULL, "FLUX_JOB_ID", NULL, false, false, NULL },
+    { "PALS", "PALS_RANKID", "PMI_SIZE", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", "PALS_APID", NULL, false, false, NULL },
+    { "jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE",
+      NULL, NULL, true, false, NULL },
+    { "MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", NULL, NULL, true, false, NULL },
+    { "Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL, NULL, NULL, false, false, NULL },
+    { "LeaderWorkerSet", "LWS_WORKER_INDEX", "LWS_GROUP_SIZE", NULL, NULL, NULL, NULL, true, true,
+      "the host is in LWS_LEADER_ADDRESS" },
+    { "SkyPilot", "SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES", NULL, NULL, NULL, NULL, true, true,
+      "the host is the first of SKYPILOT_NODE_IPS" },
+    { "AWS Batch", "AWS_BATCH_JOB_NODE_INDEX", "AWS_BATCH_JOB_NUM_NODES", NULL, NULL, NULL, NULL, true, true,
+      "the host is that of node 0" },
 #endif
 };
 enum { COLL__LAUNCHER_COUNT = sizeof coll__launchers / sizeof *coll__launchers };
@@ -20942,25 +20460,34 @@ static int64_t coll__ranks_said(const coll__launcher *l, int size, int count)
 
 /* ---- >>others: rows after the first ---- */
 
-#if COLL__HAS_NETWORKS && COLL__HAS_ENV
-
-/* Variables that are set if several processes are started, but do not give the number of ranks.  A pod of an indexed Job of
- * Kubernetes does not get that number.  The one with index 0 must not run alone. */
+/* Variables that are set if several processes are started, but do not give the number of ranks; with COLL_NO_NETWORKS also those
+ * of launchers.  A pod of an indexed Job of Kubernetes does not get that number.  The one with index 0 must not run alone. */
 static coll_status coll__launch_signs(void)
 {
     static const struct { const char *name, *one, *also_one, *says; } signs[] = {
+        { "COLL_JOIN", "off", "0", "this process joins a job" },
         { "PMIX_RANK", NULL, NULL, "PMIx has started this process" },
         { "JOB_COMPLETION_INDEX", NULL, NULL, "this is a pod of an indexed Job of Kubernetes" },
         { "PET_NNODES", "1", "1:1", "torchrun was to start several processes on several nodes" },
         { "MLX_RANK", NULL, NULL, "mlx.launch has started this process" },
+#if !COLL__HAS_NETWORKS
+#define COLL__LAUNCHED(size) { size, "1", "1", "a launcher has started several processes" }
+        COLL__LAUNCHED("WORLD_SIZE"), COLL__LAUNCHED("OMPI_COMM_WORLD_SIZE"), COLL__LAUNCHED("PMI_SIZE"),
+        COLL__LAUNCHED("SLURM_STEP_NUM_TASKS"), COLL__LAUNCHED("MV2_COMM_WORLD_SIZE"), COLL__LAUNCHED("JSM_NAMESPACE_SIZE"),
+        COLL__LAUNCHED("FLUX_JOB_SIZE"), COLL__LAUNCHED("LWS_GROUP_SIZE"), COLL__LAUNCHED("SKYPILOT_NUM_NODES"),
+        COLL__LAUNCHED("AWS_BATCH_JOB_NUM_NODES"),
+#undef COLL__LAUNCHED
+#endif
     };
 
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
         const char *text = coll__environment(signs[i].name);
         if (!text || (signs[i].one && (!strcmp(text, signs[i].one) || !strcmp(text, signs[i].also_one)))) continue;
-        return coll__start_failed(COLL_ERR_ARGUMENT, "%s=%.40s says that %s, but nothing says how many ranks there are: set "
-                                  "COLL_RANK, COLL_SIZE and COLL_ADDR, or COLL_SIZE=1 if this process is alone", signs[i].name,
-                                  text, signs[i].says);
+        return coll__start_failed(COLL__HAS_NETWORKS ? COLL_ERR_ARGUMENT : COLL_ERR_UNSUPPORTED,
+                                  "%s=%.40s says that %s, but %s: set COLL_RANK, COLL_SIZE and COLL_ADDR, or COLL_SIZE=1 if "
+                                  "this process is alone", signs[i].name, text, signs[i].says,
+                                  COLL__HAS_NETWORKS ? "nothing says how many ranks there are"
+                                                     : "this program was compiled with COLL_NO_NETWORKS");
     }
     return COLL_OK;
 }
@@ -20978,7 +20505,7 @@ static bool coll__is_about_agents(const coll__launched *out, const coll__launche
 /* Checks for other complete rows with another size. */
 static coll_status coll__launch_conflicts(const coll__launched *out, int count)
 {
-    for (int i = 0; i < COLL__LAUNCHER_COUNT; i++) {
+    for (int i = 0; COLL__HAS_NETWORKS && i < COLL__LAUNCHER_COUNT; i++) {
         const coll__launcher *l = &coll__launchers[i];
         int other = 0;
         if (!coll__environment(l->rank) || !coll__parse_int(coll__variable(l->size), 1, COLL__SIZE_MOST, &other)) continue;
@@ -20991,44 +20518,7 @@ static coll_status coll__launch_conflicts(const coll__launched *out, int count)
     return COLL_OK;
 }
 
-#else
-
-/* Variables of launchers are not supported here: a process that one has started, one of several, must not run alone.  The first
- * names do not give the number. */
-static coll_status coll__launch_signs(void)
-{
-    static const char *const signs[] = { "PMIX_RANK", "JOB_COMPLETION_INDEX", "MLX_RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE",
-                                         "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "JSM_NAMESPACE_SIZE",
-                                         "FLUX_JOB_SIZE", "PET_NNODES", "LWS_GROUP_SIZE", "SKYPILOT_NUM_NODES",
-                                         "AWS_BATCH_JOB_NUM_NODES" };
-
-    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
-        const char *text = coll__environment(signs[i]);
-        int one;
-        if (text && (i < 3 || !coll__parse_int(text, 1, 1, &one)))
-            return coll__start_failed(COLL_ERR_UNSUPPORTED, "%s=%.40s is set, but this program was compiled with "
-                                      "COLL_NO_NETWORKS: set COLL_RANK, COLL_SIZE and COLL_ADDR, or COLL_SIZE=1 if this "
-                                      "process is alone", signs[i], text);
-    }
-    return COLL_OK;
-}
-
-static inline coll_status coll__launch_conflicts(const coll__launched *out, int count) { return (void)out, (void)count, COLL_OK; }
-
-#endif
-
 /* ---- >>rank and size ---- */
-
-/* COLL_HOSTS gives the size, so COLL_RANK is enough with it. */
-static coll_status coll__launch_hosts(coll__launched *out)
-{
-    const char *hosts = coll__environment("COLL_HOSTS");
-
-    if (!hosts || !coll__environment("COLL_RANK") || coll__environment("COLL_SIZE")) return COLL_OK;
-    out->size = coll__hosts_count(hosts);
-    out->source = "COLL_HOSTS";
-    return coll__environment_int("COLL_RANK", 0, out->size - 1, &out->rank) ? COLL_OK : COLL_ERR_ARGUMENT;
-}
 
 /* An incomplete row, and no complete one: several processes were started, and this one must not run alone. */
 static coll_status coll__launch_halves(const coll__launched *out)
@@ -21061,7 +20551,12 @@ static coll_status coll__launch_read(coll__launched *out, int count)
     if (!COLL__HAS_ENV) return COLL_OK;           /* a process without settings is alone                      */
     for (int i = 0; i < COLL__LAUNCHER_COUNT && !is_complete; i++)
         if ((status = coll__launch_row(out, &coll__launchers[i], &is_complete)) < 0) return status;
-    if (!out->by && (status = coll__launch_hosts(out)) < 0) return status;
+    const char *const hosts = out->by ? NULL : coll__environment("COLL_HOSTS");
+    if (hosts && coll__environment("COLL_RANK") && !coll__environment("COLL_SIZE")) {     /* the hosts give the size  */
+        out->size = coll__hosts_count(hosts);
+        out->source = "COLL_HOSTS";
+        if (!coll__environment_int("COLL_RANK", 0, out->size - 1, &out->rank)) return COLL_ERR_ARGUMENT;
+    }
     if ((status = coll__launch_halves(out)) < 0) return status;
     if (out->size == 0) out->size = 1;
     return coll__launch_conflicts(out, count);
@@ -21192,7 +20687,7 @@ extern char **environ;
 /* What is read here and by coll-run, without COLL_. */
 static const char coll__variables[] = "RANK SIZE ADDR HOSTS NETWORK PORTS LOCAL_RANK LOCAL_SIZE THREADS WORLD WORLD_SIZE "
     "TRANSPORT SIM MPI KEY KEY_FILE SECURITY IO SITE SHARE SHM_COLLECTIVES LANES BACKGROUND ALGORITHM TUNING SPIN_US "
-    "START_TIMEOUT_MS STALL_TIMEOUT_MS LIVENESS_TIMEOUT_MS DUMP DEBUG RSH";
+    "START_TIMEOUT_MS STALL_TIMEOUT_MS LIVENESS_TIMEOUT_MS DUMP DEBUG RSH ELASTIC JOIN JOINED";
 
 /* How the names differ: 0, not at all; 1: by one letter, or by two that are exchanged; 2: by more. */
 static int coll__misspells(const char *a, size_t n, const char *b, size_t m)
@@ -21279,6 +20774,7 @@ static bool coll__settle_common(coll_config *c)
         && coll__settle_number(&c->stall_timeout_ms, "COLL_STALL_TIMEOUT_MS", INT_MAX, 0, "never")
         && coll__settle_number(&c->liveness_timeout_ms, "COLL_LIVENESS_TIMEOUT_MS", INT_MAX, 5000, "never")
         && coll__settle_number(&c->spin_us, "COLL_SPIN_US", 1000000, 0, "none")
+        && coll__settle_number(&c->elastic, "COLL_ELASTIC", COLL__ELASTIC_MOST, 0, "none")
         && coll__settle_switch(&c->background, "COLL_BACKGROUND")
         && coll__settle_text(&c->dump, "COLL_DUMP", NULL, false)
         && coll__settle_text(&c->tuning_file, "COLL_TUNING", NULL, false)
@@ -21295,7 +20791,7 @@ static coll_status coll__settle(const coll__program *program, coll__settings *s,
     s->count = count;
     s->processors = coll__processors();
     s->extension = program->extension;
-    s->numbers.link = s->numbers.nominal = coll__link_default;
+    s->numbers.link = coll__link_default;
     if (config) s->config = *config;
     coll_config *c = &s->config;
     if (!coll__settle_reserved(c)) return COLL_ERR_ARGUMENT;
@@ -21327,6 +20823,7 @@ static void coll__session_free(coll__session *session)
     coll__pool_close(session->pool);
     coll__fd_close(session);
     coll__give(session->survival);
+    coll__give(session->former);
     for (coll__decided *c; (c = session->decided);) {
         session->decided = c->next;
         coll__give(c->known.kept);
@@ -21341,13 +20838,6 @@ static void coll__session_free(coll__session *session)
     coll__fork_guard_free(session->guard);
     coll__give(session);
 }
-
-/* Observers of every session. */
-static const coll__observer coll__observers = {
-    .begin = coll__record_begin,
-    .end = coll__record_end,
-    .failed = coll__dump_failure,
-};
 
 /* Creates what all communicators over an open transport share.  Owns the transport.  NULL: no memory; the transport is closed. */
 static coll__session *coll__session_new(const coll__opened *o, const coll__settings *s)
@@ -21373,7 +20863,6 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     session->transport = transport;
     session->carriers = coll__carriers;
     session->carrier_count = COLL__CARRIER_COUNT;
-    session->observer = &coll__observers;
     session->context = o->context;
     session->stall_timeout_ms = s->config.stall_timeout_ms;
     coll__print(session->dump, sizeof session->dump, "%s", s->config.dump ? s->config.dump : "");
@@ -21670,7 +21159,10 @@ static coll_status coll__comm_part(const coll_comm *comm, bool is_last, coll_fai
     coll__part_fn *const part = session->internals->part;
     unsigned char made[COLL_HEAD_LENGTH];
 
-    if (COLL__TAKES_WHOLE && comm->size == session->size) coll__made_add(session, comm);
+    if (COLL__TAKES_WHOLE && comm->size == session->size) {           /* in any order of such communicators   */
+        session->made_calls += comm->sequence;
+        session->made_history += coll__mix64(comm->main.history ^ coll__mix64((uint64_t)comm->mark << 32 | comm->sequence));
+    }
     if (!is_last && session->messages && COLL__BY_KEY(session, unmatched, comm, failure) < 0) return failure->status;
     if (!COLL__TAKES_WHOLE || !part) return COLL_OK;
     coll__head_of_made(made, session);
@@ -21805,16 +21297,22 @@ static coll_status coll__check_edges(coll_comm *comm, const coll__graph *graph)
     return status;
 }
 
-static coll_status coll__neighbors_inside(coll_comm *comm, const coll__graph *wanted)
+/* Checks a graph, and sets it. */
+static coll_status coll__neighbors_set(coll_comm *comm, const coll__graph *wanted)
 {
     const size_t sources = (size_t)wanted->sources, destinations = (size_t)wanted->destinations;
-    int *lists = (int *)coll__take(coll__like(comm), (sources + destinations + 1) * sizeof *lists);
 
+    if (!COLL__HAS_NEIGHBOR)
+        return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "neighbors: this program was compiled with %s",
+                                   COLL__HAS_COUNTS ? "a COLL_ONLY_KINDS that does not name neighbor" : "COLL_NO_COUNTS");
+    coll_status status = coll__check_neighbors(comm, "source", wanted->source, wanted->sources);
+    if (status == COLL_OK) status = coll__check_neighbors(comm, "destination", wanted->destination, wanted->destinations);
+    if (status < 0) return status;
+    int *lists = (int *)coll__take(coll__like(comm), (sources + destinations + 1) * sizeof *lists);
     if (!lists) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for %zu neighbours", sources + destinations);
     if (sources) memcpy(lists, wanted->source, sources * sizeof *lists);
     if (destinations) memcpy(lists + sources, wanted->destination, destinations * sizeof *lists);
-    const coll_status status = coll__check_edges(comm, wanted);
-    if (status < 0) {
+    if ((status = coll__check_edges(comm, wanted)) < 0) {
         coll__give(lists);
         return status;
     }
@@ -21823,17 +21321,6 @@ static coll_status coll__neighbors_inside(coll_comm *comm, const coll__graph *wa
     comm->graph_version++;
     comm->graph = (coll__graph){ wanted->sources, wanted->destinations, lists, lists + sources };
     return COLL_OK;
-}
-
-/* Checks a graph, and sets it. */
-static coll_status coll__neighbors_set(coll_comm *comm, const coll__graph *wanted)
-{
-    if (!COLL__HAS_NEIGHBOR)
-        return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "neighbors: this program was compiled with %s",
-                                   COLL__HAS_COUNTS ? "a COLL_ONLY_KINDS that does not name neighbor" : "COLL_NO_COUNTS");
-    coll_status status = coll__check_neighbors(comm, "source", wanted->source, wanted->sources);
-    if (status == COLL_OK) status = coll__check_neighbors(comm, "destination", wanted->destination, wanted->destinations);
-    return status < 0 ? status : coll__neighbors_inside(comm, wanted);
 }
 
 #endif /* COLL_NEIGHBORS_H */
@@ -21859,7 +21346,8 @@ static coll__decided *coll__decided_by(const coll_comm *comm)
         for (int i = 0; is_same && i < comm->size; i++) is_same = c->ranks[i] == coll__world_rank(comm, i);
         if (is_same) return c;
     }
-    if (!session->survival) session->survival = (unsigned char *)coll__take_zeros(coll__like(session), (size_t)session->size, 1);
+    if (!session->survival)                       /* another thread may read it (coll_failed_ranks)           */
+        __atomic_store_n(&session->survival, coll__take_zeros(coll__like(session), (size_t)session->size, 2), __ATOMIC_RELEASE);
     c = (coll__decided *)coll__take_zeros(coll__like(session), 1, sizeof *c + size * (2 * sizeof *c->ranks + 1));
     if (!c || !session->survival) {
         coll__give(c);
@@ -21878,13 +21366,20 @@ static coll_status coll__may_survive(coll_comm *comm, const char *what)
 {
     const coll__cause *why = &comm->session->failure;
 
-    if (why->status == COLL_OK) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "%s: nothing has failed", what);
+    if (why->status == COLL_OK && !comm->session->is_succeeded)
+        return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "%s: nothing has failed", what);
     if (!comm->session->transport->shrink)
         return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "%s: after a failure the transport \"%s\" cannot: %s", what,
                                    comm->session->transport->name, why->text);
     if (why->rank == comm->session->rank && (why->status == COLL_ERR_PEER || why->status == COLL_ERR_TIMEOUT))
         return coll__explain_error(comm, NULL, COLL_ERR_PEER, "%s: the others have given this rank up: %s", what, why->text);
     return COLL_OK;
+}
+
+/* What has become of a rank; another thread may read it. */
+static inline void coll__survival_set(const coll__session *session, int rank, coll__survival is)
+{
+    __atomic_store_n(&session->survival[rank], (unsigned char)is, __ATOMIC_RELAXED);
 }
 
 /* They decide. */
@@ -21898,29 +21393,35 @@ static coll_status coll__survive(coll_comm *comm, const char *what, coll__decide
     const coll_status status = session->transport->shrink(session->context, c->ranks, c->count, session->start_timeout_ms, who,
                                                           &failure);
     if (status < 0) return coll__explain_error(comm, NULL, status, "%s: %s", what, failure.text);
-    for (int i = 0; i < c->count; i++) session->survival[c->ranks[i]] = COLL__LOST;
-    for (int i = 0; i < who->count; i++) session->survival[who->ranks[i]] = COLL__GOES_ON;
+    unsigned char *const is_left = session->survival + session->size;
+    memset(is_left, 0, (size_t)session->size);
+    for (int i = 0; i < who->count; i++) is_left[who->ranks[i]] = true;
+    for (int i = 0; i < c->count; i++)
+        coll__survival_set(session, c->ranks[i],
+                           !is_left[c->ranks[i]] ? COLL__LOST : who->is_agree ? COLL__AGREED : COLL__GOES_ON);
     return COLL_OK;
 }
 
-/* Round 0. */
+/* Round 0.  If an earlier call of this communicator has failed behind the first collective, its result stands. */
 static coll_status coll__agree_all(coll_comm *comm, coll__decided *c, uint64_t *flags)
 {
+    const bool is_first = c->of != comm->id + 1;
+    uint64_t all = is_first ? *flags : c->known.next;
     coll_status status = COLL_OK;
     coll_request r;
 
-    if (!c->known.has_next) {
-        uint64_t all = *flags;
+    if (is_first) {
         r.call = (coll_call){ .kind = COLL_ALLREDUCE, .send = &all, .recv = &all, .count = 1, .type = COLL_U64,
                               .op = COLL_BAND, .name = "agree" };
         status = coll__run_by_host(comm, &r);
         if (status != COLL_OK) return status;
+        c->of = comm->id + 1;
         c->known.next = all;
         c->known.has_next = true;
     }
     r.call = (coll_call){ .kind = COLL_BARRIER, .name = "agree" };
     status = coll__run_by_host(comm, &r);
-    if (status == COLL_OK) *flags = c->known.next;
+    if (status == COLL_OK) *flags = all;
     return status;
 }
 
@@ -21935,6 +21436,7 @@ static coll_status coll__agree_left(coll_comm *comm, coll__decided *c, uint64_t 
     if (status < 0) return status;
     for (int i = 0; i < c->count; i++) c->known.failed[i] = session->survival[c->ranks[i]] == COLL__LOST;
     *flags = who.flags;
+    __atomic_store_n(&session->has_agreed, true, __ATOMIC_RELAXED);
     return COLL_OK;
 }
 
@@ -21953,7 +21455,7 @@ static coll_status coll__agree_inside(coll_comm *comm, uint64_t *flags)
     if (status < 0) return status;
     *flags = c->known.last = all;
     c->known.count++;
-    c->known.has_next = false;
+    if (c->of == comm->id + 1 || session->failure.status != COLL_OK) c->known.has_next = false, c->of = 0;
     return COLL_OK;
 }
 
@@ -21970,9 +21472,12 @@ COLL_API coll_status coll_agree(coll_comm *comm, uint64_t *flags)
 /* ---- core/session/coll_shrink.h ---- */
 /* coll_shrink.h - after a failure: a communicator of the surviving ranks.
  *
- * The transport determines them (coll_transport.h: shrink).  A barrier then confirms that all of them have the new world.  If a
- * rank fails meanwhile, the barrier fails, and the survivors shrink the new world.  If that fails, the new world is kept, because
- * the old one has only one successor: the next coll_shrink continues there. */
+ * The transport determines them (coll_transport.h: shrink).  An allreduce then confirms that all of them have the new world.  If
+ * a rank fails meanwhile, it fails, and the survivors shrink the new world.  If that fails, the new world is kept, because the
+ * old one has only one successor: the next coll_shrink continues there.  A world with newcomers is shrunk at once (coll_grow.h).
+ *
+ * Some ranks may have returned from that allreduce, and call coll_replace after the next failure, while others still shrink.  So
+ * it also says how many ranks there shall be: the most that one of them wants.  0: as many as are left. */
 #ifndef COLL_SHRINK_H
 #define COLL_SHRINK_H
 
@@ -22018,7 +21523,8 @@ static coll__opened coll__opened_after(const coll_comm *comm, const coll_survivo
     return o;
 }
 
-static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
+/* `first`: of the call, whose ranks the new communicator knows. */
+static coll_status coll__shrink_once(const coll_comm *first, coll_comm *comm, coll_comm **out)
 {
     coll__session *session = comm->session;
     coll_survivors who = { .rank = 0 };
@@ -22030,22 +21536,34 @@ static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
     if (status < 0) return status;
     coll__settings_of(comm, &settings);
     settings.config.allocator = coll__like(session);
-    const coll__opened opened = coll__opened_after(comm, &who);
+    coll__opened opened = coll__opened_after(comm, &who);
+    const coll__elastic *const elastic = session->internals->elastic;
+    coll_status entered = COLL_OK;
+    const bool is_first = elastic && elastic->enter(who.context, &opened, &entered);
     *out = coll__comm_new(&opened, &settings);
-    if (!*out) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "shrink: no memory for a communicator");
+    int *const former = *out ? (int *)coll__take(coll__like(session), (size_t)opened.size * sizeof *former) : NULL;
+    if (*out) (*out)->session->former = former;
+    for (int i = 0; former && i < opened.size; i++) {
+        const int rank = i < who.count ? who.ranks[i] : COLL_RANK_NONE;
+        former[i] = rank < 0 ? rank : comm != first ? session->former[rank] : session->has_newcomers ? i
+                    : coll__rank_here(comm, rank);
+    }
+    if (!former || entered < 0) {
+        if (*out) coll__comm_close(*out);
+        *out = NULL;
+        return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "shrink: no memory for a communicator");
+    }
     (*out)->session->generation = session->generation + 1;
+    (*out)->session->has_newcomers = is_first;
     return COLL_OK;
 }
 
-/* Ranks lost in a further attempt are lost to the first communicator, too; `before`: its ranks without those lost earlier. */
-static void coll__shrink_count(const coll_comm *comm, const coll_comm *before)
+/* Ranks lost in a further attempt, in `before`, are lost to the first communicator, too. */
+static void coll__shrink_count(const coll_comm *first, const coll__session *before)
 {
-    const unsigned char *later = before->session->survival;
-
-    for (int i = 0, at = 0; later && i < comm->size; i++) {
-        unsigned char *first = &comm->session->survival[coll__world_rank(comm, i)];
-        if (*first == COLL__GOES_ON && later[at++] == COLL__LOST) *first = COLL__LOST;
-    }
+    for (int i = 0; before->survival && i < before->size; i++)
+        if (before->survival[i] == COLL__LOST && before->former[i] >= 0)
+            coll__survival_set(first->session, coll__world_rank(first, before->former[i]), COLL__LOST);
 }
 
 /* The world of an earlier call for the same ranks; NULL: none. */
@@ -22058,36 +21576,45 @@ static coll_comm *coll__shrink_resume(const coll_comm *comm)
     if (!successor || c != coll__decided_by(comm)) return NULL;
     session->successor = NULL;
     for (int i = 0; i < c->count; i++)
-        if (session->survival[c->ranks[i]] != COLL__LOST) session->survival[c->ranks[i]] = COLL__GOES_ON;
+        if (session->survival[c->ranks[i]] != COLL__LOST) coll__survival_set(session, c->ranks[i], COLL__GOES_ON);
     return successor;
 }
 
-static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
+/* Wait for all ranks of a new world.  *wanted: the most of all. */
+static coll_status coll__shrink_confirm(coll_comm *fresh, int timeout_ms, int32_t *wanted)
+{
+    coll_request r;
+
+    r.call = (coll_call){ .kind = COLL_BARRIER, .timeout_ms = timeout_ms, .name = "shrink" };
+    if (COLL__HAS(COLL_I32))
+        r.call = (coll_call){ .kind = COLL_ALLREDUCE, .send = COLL_IN_PLACE, .recv = wanted, .count = 1, .type = COLL_I32,
+                              .op = COLL_MAX, .timeout_ms = timeout_ms, .name = "shrink" };
+    return coll__run_inside(fresh, &r);
+}
+
+/* `first`: of the call; `comm` is that one, or comes from it.  *wanted: how many ranks there shall be; then the most of all. */
+static coll_status coll__shrink_all(coll_comm *first, coll_comm *comm, int32_t *wanted, coll_comm **out)
 {
     coll__session *session = comm->session;
-    coll_comm *fresh = NULL, *before = NULL;
+    coll_comm *fresh = coll__shrink_resume(comm), *before = NULL;
 
-    if (!COLL__HAS_SHRINK)
-        return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "shrink: this program was compiled with COLL_NO_SHRINK");
-    coll_status status = coll__may_survive(comm, "shrink");
-    if (status < 0) return status;
-    fresh = coll__shrink_resume(comm);
     if (session->successor)
         return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "shrink: a coll_shrink of other ranks of this job has led "
                                    "to a new world, and failed since: call it again, on the communicator that it was called on");
     bool has_failed = fresh && fresh->session->failure.status != COLL_OK;
-    status = fresh ? COLL_OK : coll__shrink_once(comm, &fresh);
+    coll_status status = fresh ? COLL_OK : coll__shrink_once(first, comm, &fresh);
+    int32_t agreed = 0;
     while (status == COLL_OK) {
-        coll_request r;
-        r.call = (coll_call){ .kind = COLL_BARRIER, .timeout_ms = session->start_timeout_ms, .name = "shrink" };
-        status = coll__run_inside(fresh, &r);
+        agreed = *wanted;
+        status = fresh->session->has_newcomers ? COLL_ERR_PEER
+                 : coll__shrink_confirm(fresh, session->start_timeout_ms, &agreed);
         if (status == COLL_OK) break;
         before = fresh;
         fresh = NULL;
-        status = status == COLL_ERR_PEER || has_failed ? coll__shrink_once(before, &fresh) : status;
+        status = status == COLL_ERR_PEER || has_failed ? coll__shrink_once(first, before, &fresh) : status;
         has_failed = false;
         if (status < 0) coll__explain_error(comm, NULL, status, "shrink: %.300s", coll__sentence_of(before));
-        coll__shrink_count(comm, before);
+        coll__shrink_count(first, before->session);
         if (status < 0) session->successor = before;
         else coll__comm_close(before);
     }
@@ -22097,9 +21624,22 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
         fresh = NULL;
     }
     for (int i = 0; status < 0 && session->survival && i < session->size; i++)       /* survivors may have been lost since */
-        if (session->survival[i] == COLL__GOES_ON) session->survival[i] = COLL__NOT_LISTED;
+        if (session->survival[i] == COLL__GOES_ON) coll__survival_set(session, i, COLL__NOT_LISTED);
     *out = fresh;
+    *wanted = agreed;
     return status;
+}
+
+/* Enter, and let `make` give the next world of all ranks.  NULL: COLL_NO_SHRINK. */
+static coll_status coll__next_world(coll_comm *comm, coll_comm **out, const char *what,
+                                    coll_status (*make)(coll_comm *comm, coll_comm **out))
+{
+    if (out) *out = NULL;
+    const char *const wrong = !out ? "out is NULL" : make ? NULL : "this program was compiled with COLL_NO_SHRINK";
+    const coll_status status = coll__enter(comm);
+    if (status < 0) return status;
+    return coll__leave(comm, !wrong ? make(comm, out) : coll__explain_error(
+                                 comm, NULL, out ? COLL_ERR_UNSUPPORTED : COLL_ERR_ARGUMENT, "%s: %s", what, wrong));
 }
 
 /* ---- >>failed ranks ---- */
@@ -22111,14 +21651,18 @@ static int coll__failed_ranks(const coll_comm *comm, int *ranks, int capacity)
     const bool has_failed = __atomic_load_n(&session->failure.status, __ATOMIC_ACQUIRE) != COLL_OK;
     unsigned char *is_failed = has_failed ? (unsigned char *)coll__take_zeros(coll__like(session), (size_t)session->size, 1)
                                           : NULL;
+    const unsigned char *const survival = __atomic_load_n(&session->survival, __ATOMIC_ACQUIRE);
+    const bool has_agreed = __atomic_load_n(&session->has_agreed, __ATOMIC_RELAXED);
     int count = 0;
 
     if (!is_failed) return 0;
     const coll__cause *why = &session->failure;
     if (why->rank >= 0 && (why->status == COLL_ERR_PEER || why->status == COLL_ERR_TIMEOUT)) is_failed[why->rank] = 1;
     if (session->transport->failed) session->transport->failed(session->context, is_failed);
-    for (int i = 0; session->survival && i < session->size; i++)
-        if (session->survival[i] != COLL__NOT_LISTED) is_failed[i] = session->survival[i] == COLL__LOST;
+    for (int i = 0; survival && i < session->size; i++) {
+        const coll__survival is = (coll__survival)__atomic_load_n(&survival[i], __ATOMIC_RELAXED);
+        if (is == COLL__LOST || is == COLL__GOES_ON || (is == COLL__AGREED && has_agreed)) is_failed[i] = is == COLL__LOST;
+    }
     for (int pass = 0; pass < 2; pass++)          /* first the rank that caused the failure                   */
         for (int i = 0; i < comm->size; i++) {
             const int rank = coll__world_rank(comm, i);
@@ -22130,332 +21674,176 @@ static int coll__failed_ranks(const coll_comm *comm, int *ranks, int capacity)
     return count;
 }
 
+COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity)
+{
+    return comm && *comm->guard ? coll__failed_ranks(comm, ranks, capacity) : 0;
+}
+
 #endif /* COLL_SHRINK_H */
-/* ---- core/session/coll_measure.h ---- */
-/* coll_measure.h - measures the numbers of the cost model: latency, overhead, seconds per byte, seconds per byte reduced; and a
- * barrier, if the transport has one.
+/* ---- core/session/coll_grow.h ---- */
+/* coll_grow.h - processes that join: coll_grow and coll_replace, by the ranks of a job, and coll_join, by the newcomer.
  *
- * The model prices rounds of the engine, so rounds of the engine are timed: algorithms that compute nothing, between rank 0 and a
- * few ranks.  The other ranks of the communicator run the same rounds with nothing to do in them.
+ * 1. Rank 0 broadcasts the table of the processes that wait.
+ * 2. The ranks shrink to those that are alive, and agree on the table (core/membership/coll_decision.h).  In the new world the
+ *    newcomers are behind them, and have no vote.
+ * 3. All ranks of that world, newcomers too, shrink it to those that are there, as after a failure (coll_shrink.h).
  *
- *     ping       rank 0 -> peer -> rank 0 -> ...               a trip: 2 latency
- *     burst      rank 0 -> n peers at once -> rank 0 -> ...    a trip: 2 latency + (n - 1) overhead
- *     exchange   rank 0 <-> peer, a large message each         a round: latency + bytes * per_byte
+ * A newcomer that dies before 3 is left out there.  The world of 2 is never given to the program.
  *
- * Both directions of an exchange are busy at once, as in nearly all algorithms.  A large message occupies the link for 1.5 ms.
- *
- * Each number is the median of several runs, of the slowest peer: a collective waits for the last rank.  Rank 0 decides, and
- * sends the numbers to the others.  Faster links and sites are not measured here: tools/coll-check.c writes them to a tuning
- * file. */
-#ifndef COLL_MEASURE_H
-#define COLL_MEASURE_H
+ * coll_replace shrinks first, and the survivors agree on how many ranks there shall be (coll_shrink.h).  The world of 3 then has
+ * the newcomers at the places of the lost, as rank 0 knows them.  If one is rank 0 there, no rank has a connection to it: that
+ * world is shrunk again, without a loss, and all ranks connect to rank 0. */
+#ifndef COLL_GROW_H
+#define COLL_GROW_H
 
-#if COLL__HAS_CHOICE
-
-enum {
-    COLL__MEASURE_TRIPS = 8, COLL__MEASURE_RUNS = 5,
-    COLL__MEASURE_EXCHANGES = 2, COLL__MEASURE_LONG_RUNS = 3,
-    COLL__MEASURE_BYTES_LEAST = 32 << 10, COLL__MEASURE_BYTES = 1 << 20,
-    COLL__MEASURE_BURST = 16,                     /* peers at most; between two ranks, half as many messages  */
-    COLL__MEASURE_PEERS = 3,
-    COLL__MEASURE_FOLDS = 64, COLL__MEASURE_FLOATS = 4096      /* 16 KiB per source: fits in the first cache  */
-};
-
-/* ---- >>rounds; radix: the peer, or the number of messages ---- */
-
-static bool coll__measure_ping(coll__round *now, int k)
+/* How many processes wait, the same on all ranks.  Waits for `wanted`, which is no stall.  -1: a rank has a transport that admits
+ * none. */
+static coll_status coll__grow_count(coll_comm *comm, int wanted, int32_t *count)
 {
-    const int from = k % 2 ? now->radix : 0, to = now->radix - from;
-
-    if (k == 2 * COLL__MEASURE_TRIPS) return false;
-    if (now->rank == from) coll__send(now, to, coll__block(COLL__INPUT, 0));
-    if (now->rank == to) coll__recv(now, from, coll__block(COLL__RESULT, 0));
-    return true;
-}
-
-/* Message i goes to rank 1 + i, modulo the others; each rank that receives any sends one answer. */
-static bool coll__measure_burst(coll__round *now, int k)
-{
-    const int others = now->size - 1, answers = coll__less(now->radix, others);
-    const bool is_answer = k % 2;
-
-    if (k == 2 * COLL__MEASURE_TRIPS) return false;
-    for (int i = 0; i < (is_answer ? answers : now->radix); i++) {
-        const int peer = 1 + i % others, from = is_answer ? peer : 0, to = peer - from;
-        if (now->rank == from) coll__send(now, to, coll__block(COLL__INPUT, 0));
-        if (now->rank == to) coll__recv(now, from, coll__block(COLL__RESULT, 0));
-    }
-    return true;
-}
-
-static bool coll__measure_exchange(coll__round *now, int k)
-{
-    if (k == COLL__MEASURE_EXCHANGES) return false;
-    if (now->rank != 0 && now->rank != now->radix) return true;
-    coll__send(now, now->radix - now->rank, coll__block(COLL__INPUT, 0));
-    coll__recv(now, now->radix - now->rank, coll__block(COLL__RESULT, 0));
-    return true;
-}
-
-static const coll__algorithm coll__measure_ways[] = {
-    { .kind = COLL_ALLTOALL, .name = "measure:ping", .round = coll__measure_ping, .cut = COLL__CUT_PER_RANK },
-    { .kind = COLL_ALLTOALL, .name = "measure:burst", .round = coll__measure_burst, .cut = COLL__CUT_PER_RANK },
-    { .kind = COLL_ALLTOALL, .name = "measure:exchange", .round = coll__measure_exchange, .cut = COLL__CUT_PER_RANK }
-};
-enum { COLL__MEASURE_PING, COLL__MEASURE_MANY, COLL__MEASURE_EXCHANGE };
-
-/* ---- >>runs ---- */
-
-static double coll__median(double *values, int count)
-{
-    for (int i = 1; i < count; i++)
-        for (int at = i; at > 0 && values[at] < values[at - 1]; at--) {
-            const double value = values[at];
-            values[at] = values[at - 1];
-            values[at - 1] = value;
-        }
-    return values[count / 2];
-}
-
-static double coll__seconds_since(const coll__session *session, int64_t began)
-{
-    return (double)(coll__clock(session) - began) * 1e-9;
-}
-
-/* Runs one of these algorithms once.  The checks of ordinary calls do not apply: only rank 0 and its peers have the memory of the
- * call, and only they access it. */
-static coll_status coll__measure_once(coll_comm *comm, const coll__choice *way, unsigned char *memory, size_t bytes)
-{
+    const coll__session *session = comm->session;
+    const coll__elastic *const elastic = session->internals->elastic;
+    const int64_t most = (int64_t)session->stall_timeout_ms + session->start_timeout_ms;
     coll_request r;
 
-    r.call = (coll_call){ .kind = COLL_ALLTOALL, .send = memory, .recv = memory + bytes + 1, .count = bytes, .type = COLL_U8,
-                          .algorithm = way->algorithm->name, .name = "measure" };
-    coll__codec_move(&r.codec, COLL_U8);
-    coll__request_init(&r, comm);
-    r.offsets = NULL;
-    r.way = way;
-    r.carrier = coll__carrier_of(&r);
-    const coll_status status = coll__launch(&r) < 0 ? r.status : coll__wait(&r);
-    return status == COLL_PENDING ? comm->session->failure.status : status;
+    *count = !elastic || comm->extension ? -1 : INT32_MAX;
+    if (elastic && comm->rank == 0)
+        *count = (int32_t)elastic->waiting(session->context, wanted, session->start_timeout_ms);
+    r.call = (coll_call){ .kind = COLL_ALLREDUCE, .send = COLL_IN_PLACE, .recv = count, .count = 1, .type = COLL_I32,
+                          .op = COLL_MIN, .name = "grow" };
+    if (wanted && session->stall_timeout_ms > 0)
+        r.call.timeout_ms = session->start_timeout_ms > 0 && most < INT_MAX ? (int)most : INT_MAX;
+    return coll__run_inside(comm, &r);
 }
 
-/* The median time of an algorithm, divided by `parts`.  The first run does not count: it may connect. */
-static coll_status coll__measure_way(coll_comm *comm, int which, int radix, unsigned char *memory, size_t bytes, int parts,
-                                     double *seconds)
+/* Give the table of `count` newcomers to all ranks. */
+static coll_status coll__grow_propose(coll_comm *comm, int count, const int *places)
 {
-    const coll__choice way = { .algorithm = &coll__measure_ways[which], .radix = radix, .blocks = 1, .slices = 1 };
-    const bool is_long = bytes > 0;
-    const int runs = is_long ? COLL__MEASURE_LONG_RUNS : COLL__MEASURE_RUNS;
-    double times[COLL__MEASURE_RUNS];
-
-    for (int i = -1; i < runs; i++) {
-        const int64_t began = coll__clock(comm->session);
-        const coll_status status = coll__measure_once(comm, &way, memory, bytes);
-        if (status < 0) return status;
-        if (i >= 0) times[i] = coll__seconds_since(comm->session, began) / parts;
-    }
-    *seconds = coll__median(times, runs);
-    return COLL_OK;
-}
-
-/* A barrier, if the transport carries it out. */
-static coll_status coll__measure_barrier(coll_comm *comm, double *seconds)
-{
-    double times[COLL__MEASURE_RUNS];
+    coll__session *session = comm->session;
+    const coll__elastic *const elastic = session->internals->elastic;
+    size_t length;
     coll_request r;
 
-    *seconds = 0;
-    if (!coll__order_is_offered(&comm->main)) return COLL_OK;
-    for (int i = -1; i < COLL__MEASURE_RUNS; i++) {
-        const int64_t began = coll__clock(comm->session);
-        for (int trip = 0; trip < COLL__MEASURE_TRIPS; trip++) {
-            r.call = (coll_call){ .kind = COLL_BARRIER, .name = "measure" };
-            const coll_status status = coll__run_by_host(comm, &r);
-            if (status < 0) return status;
-        }
-        if (i >= 0) times[i] = coll__seconds_since(comm->session, began) / (double)COLL__MEASURE_TRIPS;
-    }
-    *seconds = coll__median(times, COLL__MEASURE_RUNS);
-    return COLL_OK;
-}
-
-/* Seconds to add a byte of f32 to another. */
-static double coll__measure_fold(const coll__session *session, unsigned char *memory)
-{
-    const size_t bytes = COLL__MEASURE_FLOATS * sizeof(float);
-    const coll__source sources[2] = { { memory, COLL__AS_USER, 0 }, { memory + bytes, COLL__AS_USER, 1 } };
-    const coll_call call = { .type = COLL_F32, .op = COLL_SUM };
-    void *const result = memory + bytes;
-    double times[COLL__MEASURE_RUNS];
-    coll__codec codec;
-
-    (void)coll__codec_reduce(&codec, &call, 1, NULL, 0);
-    for (int i = -1; i < COLL__MEASURE_RUNS; i++) {
-        const int64_t began = coll__clock(session);
-        for (int k = 0; k < COLL__MEASURE_FOLDS; k++) {
-            coll__combine(&codec, &(coll__sum){ .sources = sources, .n = 2, .results = &result, .m = 1, .format = COLL__AS_USER,
-                                                .count = COLL__MEASURE_FLOATS, .scratch = memory + 2 * bytes });
-            if (session->transport->charge_reduce) session->transport->charge_reduce(session->context, bytes);
-        }
-        if (i >= 0) times[i] = coll__seconds_since(session, began) / ((double)COLL__MEASURE_FOLDS * (double)bytes);
-    }
-    return coll__median(times, COLL__MEASURE_RUNS);
-}
-
-/* ---- >>the wire ---- */
-
-#define COLL__MEASURE_LONG 1.5e-3                 /* s: limit for a large message                             */
-
-/* Rank 0 measures with some of the first ranks of the communicator: of all, or of those at its site if sites are known. */
-static int coll__measure_near(const coll_comm *comm)
-{
-    const coll__topology *const t = comm->topology;
-    const bool has_sites = t && t->is_by_site && t->is_ordered && coll__host_size(t, 0) > 1;
-
-    return has_sites ? coll__host_size(t, 0) : comm->size;
-}
-
-/* A near, a middle and a far rank: hosts usually have consecutive ranks.  Returns their number. */
-static int coll__measure_peers(int size, int *peers)
-{
-    const int wanted[COLL__MEASURE_PEERS] = { 1, size / 2, size - 1 };
-    int count = 0;
-
-    for (int i = 0; i < COLL__MEASURE_PEERS; i++)
-        if (wanted[i] < size && wanted[i] > (count ? peers[count - 1] : 0)) peers[count++] = wanted[i];
-    return count;
-}
-
-/* Length of a large message: rank 0 tries a short one with the last of its peers, and broadcasts the length. */
-static coll_status coll__measure_length(coll_comm *comm, unsigned char *memory, size_t *bytes)
-{
-    double told = COLL__MEASURE_BYTES_LEAST, latency = 0, seconds = 0;
-    const int peer = coll__measure_near(comm) - 1;
-    coll_request r;
-
-    coll_status status = coll__measure_way(comm, COLL__MEASURE_PING, peer, memory, 0, 2 * COLL__MEASURE_TRIPS, &latency);
-    if (status == COLL_OK)
-        status = coll__measure_way(comm, COLL__MEASURE_EXCHANGE, peer, memory, COLL__MEASURE_BYTES_LEAST, COLL__MEASURE_EXCHANGES,
-                                   &seconds);
-    if (status < 0) return status;
-    const double each = (seconds - latency) / (double)COLL__MEASURE_BYTES_LEAST;
-    while (told < (double)COLL__MEASURE_BYTES && 2 * told * each <= COLL__MEASURE_LONG) told *= 2;
-    r.call = (coll_call){ .kind = COLL_BROADCAST, .recv = &told, .count = 1, .type = COLL_F64, .name = "measure" };
-    status = coll__run_by_host(comm, &r);
-    *bytes = (size_t)told;
+    unsigned char *const table = elastic->table(session->context, count, places, &length);
+    if (!table) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "grow: no memory for %d processes", count);
+    r.call = (coll_call){ .kind = COLL_BROADCAST, .recv = table, .count = length, .type = COLL_U8, .name = "grow" };
+    const coll_status status = coll__run_inside(comm, &r);
+    if (status < 0) (void)elastic->table(session->context, 0, NULL, &length);
     return status;
 }
 
-/* Rate of the link between rank 0 and a peer, as a multiple of the slowest. */
-static double coll__measure_rate(const coll__shares *s, int peer)
+static coll_status coll__replenish(coll_comm *first, coll_comm *comm, int wanted, coll_comm **world);
+
+/* Shrink; if there shall be more ranks than are left, add those that wait. */
+static coll_status coll__shrink_whole(coll_comm *first, coll_comm *comm, int wanted, coll_comm **out)
 {
-    if (s->count == 0) return 1;
-    const uint32_t own = coll__run_of(s, 0)->rate, other = coll__run_of(s, peer)->rate;
-    return (double)(own < other ? own : other) / (double)COLL__RATE_UNIT;
+    int32_t agreed = wanted;
+    const coll_status status = coll__shrink_all(first, comm, &agreed, out);
+    return status == COLL_OK && agreed > (*out)->size ? coll__replenish(first, comm, agreed, out) : status;
 }
 
-/* Runs on every rank; the numbers of rank 0 count. */
-static coll_status coll__measure_wire(coll_comm *comm, unsigned char *memory, size_t bytes, coll__link *link)
+/* To `wanted` ranks, or more. */
+static coll_status coll__shrink_to(coll_comm *comm, int wanted, coll_comm **out)
 {
-    const int near = coll__measure_near(comm);
-    const int many = near == 2 ? COLL__MEASURE_BURST / 2 : coll__less(near - 1, COLL__MEASURE_BURST);
-    int peers[COLL__MEASURE_PEERS];
-    const int count = coll__measure_peers(near, peers), last = coll__less(many, near - 1);
-    double ping, seconds, latency = 0, exchange = 0, burst, reach = 0;
+    const coll_status status = coll__may_survive(comm, "shrink");
+    return status < 0 ? status : coll__shrink_whole(comm, comm, wanted, out);
+}
 
-    coll_status status = coll__measure_way(comm, COLL__MEASURE_PING, last, memory, 0, 2 * COLL__MEASURE_TRIPS, &reach);
-    for (int i = 0; i < count && status == COLL_OK; i++) {
-        status = coll__measure_way(comm, COLL__MEASURE_PING, peers[i], memory, 0, 2 * COLL__MEASURE_TRIPS, &ping);
-        if (status < 0) break;
-        latency = coll__longer(latency, ping);
-        if (peers[i] <= last) reach = coll__longer(reach, ping);
-        status = coll__measure_way(comm, COLL__MEASURE_EXCHANGE, peers[i], memory, bytes, COLL__MEASURE_EXCHANGES, &seconds);
-        if (status < 0) break;
-        exchange = coll__longer(exchange, ping + (seconds - ping) * coll__measure_rate(&comm->numbers.shares, peers[i]));
-    }
+static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out) { return coll__shrink_to(comm, 0, out); }
+
+/* Take those that wait: all, or until there are `wanted` ranks, at the places of those that `first` has lost. */
+static coll_status coll__grow_by(coll_comm *first, coll_comm *comm, int wanted, coll_comm **out)
+{
+    coll__session *session = comm->session;
+    const int lost = wanted ? wanted - comm->size : 0;
+    int32_t count;
+
+    coll_status status = coll__grow_count(comm, lost, &count);
+    if (status < 0 || count == 0) return status;
+    if (count < 0)
+        return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "grow: no process can join over the transport \"%s\"%s: "
+                                   "it takes TCP", session->transport->name,
+                                   session->internals->elastic ? " of another rank" : "");
+    if (lost && lost < count) count = lost;
+    status = coll__grow_propose(comm, count, lost ? session->former : NULL);
     if (status < 0) return status;
-    status = coll__measure_way(comm, COLL__MEASURE_MANY, many, memory, 0, COLL__MEASURE_TRIPS, &burst);
-    if (status < 0) return status;
-    link->latency = latency;
-    link->per_byte = (exchange - latency) / (double)bytes;
-    if (many > 1) link->overhead = (burst - 2 * reach) / (many - 1);      /* reach: of the farthest peer of the burst */
-    return COLL_OK;
+    session->is_succeeded = true;
+    return coll__shrink_whole(first, comm, lost ? comm->size + count : 0, out);
 }
 
-/* ---- >>the numbers ---- */
-
-static double coll__clamped(double value, double least, double most)
+static coll_status coll__grow_inside(coll_comm *comm, coll_comm **out)
 {
-    return value < least ? least : value > most ? most : value;
+    coll__session *session = comm->session;
+
+    if (session->failure.status != COLL_OK) return session->failure.status;
+    const char *const wrong = comm->members ? "this communicator has not all ranks of the job"
+                            : session->orders ? "an operation is under way: wait for it first"
+                            : session->is_succeeded ? "a call before has failed: only coll_shrink continues" : NULL;
+    return wrong ? coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "grow: %s", wrong) : coll__grow_by(comm, comm, 0, out);
 }
 
-/* Limits a disturbed measurement to possible values: no wire of more than 10 TB/s, no free message.  Rounds the numbers, so that
- * the text of coll_link_text is exact. */
-static void coll__numbers_settle(coll__numbers *n)
+/* *world has been shrunk from `comm`, and has too few ranks: add those that wait.  After an error the next coll_shrink or
+ * coll_replace of `comm` goes on in the last world. */
+static coll_status coll__replenish(coll_comm *first, coll_comm *comm, int wanted, coll_comm **world)
 {
-    n->link.latency = coll__clamped(n->link.latency, 1e-8, 10);
-    n->link.overhead = coll__clamped(n->link.overhead, 1e-9, 10 * n->link.latency);
-    n->link.per_byte = coll__clamped(n->link.per_byte, 1e-13, 1e-3);
-    n->link.per_byte_reduced = coll__clamped(n->link.per_byte_reduced, 1e-13, 1e-3);
-    n->barrier = coll__clamped(n->barrier, 0, 10);
-    coll__numbers_round(n);
+    coll_comm *const left = *world, **const last = &left->session->successor;
+    coll_comm *whole = NULL;
+    coll_status status = coll__enter(left);
+
+    if (status == COLL_OK) status = coll__leave(left, coll__grow_by(first, left, wanted, &whole));
+    if (status < 0) coll__explain_error(comm, NULL, status, "replace: %.300s", coll__sentence_of(left));
+    if (status < 0 && *last) whole = *last, *last = NULL;
+    if (whole) coll__comm_close(left);
+    *world = status < 0 ? NULL : whole ? whole : left;
+    if (status < 0) comm->session->successor = whole ? whole : left;
+    return status;
 }
 
-/* All ranks use the numbers of rank 0, and discard choices made with others. */
-static coll_status coll__measure_tell(coll_comm *comm, const coll__numbers *found)
+static coll_status coll__replace_inside(coll_comm *comm, coll_comm **out)
 {
-    const coll__link *l = &found->link;
-    double told[5] = { l->latency, l->overhead, l->per_byte, l->per_byte_reduced, found->barrier };
-    coll_request r;
-
-    r.call = (coll_call){ .kind = COLL_BROADCAST, .recv = told, .count = 5, .type = COLL_F64, .name = "measure" };
-    const coll_status status = coll__run_by_host(comm, &r);
-    if (status < 0) return status;
-    comm->numbers.link = (coll__link){ told[0], told[1], told[2], told[3], comm->numbers.nominal.per_byte_handled };
-    comm->numbers.barrier = told[4];
-    comm->numbers.origin = COLL__BY_MEASURING;
-    comm->numbers.version++;
-    coll__phases_estimate(&comm->main);
-    return COLL_OK;
+    if (!comm->session->internals->elastic || comm->extension)
+        return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "replace: no process can join over the transport \"%s\": "
+                                   "it takes TCP", comm->session->transport->name);
+    return coll__shrink_to(comm, comm->size, out);
 }
 
-static coll_status coll__measure_inside(coll_comm *comm)
+/* A newcomer has been taken: `comm` is its first world. */
+static coll_status coll__join_inside(coll_comm **comm)
 {
-    const bool knows_sites = coll__comm_topology(comm) == COLL_OK;
-    size_t bytes = 0;
-    coll__numbers found = comm->numbers;
-    coll_failure failure = { COLL_OK, -1, "" };
-    coll_status status = COLL_OK;
-    unsigned char *const memory = comm->gauge
-        = (unsigned char *)coll__allocate(coll__like(comm), 2 * (size_t)COLL__MEASURE_BYTES + 64);
-    if (!memory || !knows_sites) {                /* all ranks fail, because they depend on this one          */
-        const int me = comm->session->rank;
-        coll__set_failure(&failure, COLL_ERR_MEMORY, me, "rank %d has no memory to measure with", me);
-        return coll__session_fail(comm->session, &failure);
-    }
-    if (comm->size > 1) status = coll__measure_length(comm, memory, &bytes);
-    if (status == COLL_OK && comm->size > 1) status = coll__measure_wire(comm, memory, bytes, &found.link);
-    if (status == COLL_OK) status = coll__measure_barrier(comm, &found.barrier);
-    if (status == COLL_OK && comm->rank == 0) {
-        memset(memory, 0, 2 * COLL__MEASURE_FLOATS * sizeof(float));
-        found.link.per_byte_reduced = coll__measure_fold(comm->session, memory);
-        coll__numbers_settle(&found);
-    }
-    coll__give(memory);
-    comm->gauge = NULL;
-    return status == COLL_OK ? coll__measure_tell(comm, &found) : status;
+    coll_comm *const first = *comm;
+    coll_status status = coll__enter(first);
+
+    *comm = NULL;
+    first->session->has_newcomers = true;
+    if (status == COLL_OK) status = coll__leave(first, coll__shrink_whole(first, first, 0, comm));
+    if (status < 0) coll__start_failed(status, "join: %.300s", coll__sentence_of(first));
+    else coll__give((*comm)->session->former), (*comm)->session->former = NULL;   /* it was in none           */
+    (void)coll__comm_close(first);
+    return status;
 }
 
-#else
-
-static coll_status coll__measure_inside(coll_comm *comm)
+COLL_API coll_status coll_grow(coll_comm *comm, coll_comm **out)
 {
-    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "measure: there is no model to measure for, since this program "
-                               "was compiled with COLL_NO_CHOICE");
+    return coll__next_world(comm, out, "grow", COLL__SHRINKS(coll__grow_inside));
 }
 
-#endif
-#endif /* COLL_MEASURE_H */
+COLL_API coll_status coll_replace(coll_comm *comm, coll_comm **out)
+{
+    return coll__next_world(comm, out, "replace", COLL__SHRINKS(coll__replace_inside));
+}
+
+COLL_API int coll_waiting(const coll_comm *comm)
+{
+    const coll__elastic *const elastic = comm && *comm->guard ? comm->session->internals->elastic : NULL;
+    return elastic && comm->session->rank == 0 ? elastic->waiting(comm->session->context, 0, 0) : 0;
+}
+
+COLL_API int coll_former_rank(const coll_comm *comm, int rank)
+{
+    const bool is_known = comm && comm->session->former && rank >= 0 && rank < comm->size;
+    return is_known ? comm->session->former[coll__world_rank(comm, rank)] : COLL_RANK_NONE;
+}
+
+#endif /* COLL_GROW_H */
 /* ---- core/session/coll_explain.h ---- */
 /* coll_explain.h - a sentence on a call: the algorithm, its cost, the numbers of the model, the next best algorithms. */
 #ifndef COLL_EXPLAIN_H
@@ -22467,14 +21855,14 @@ static const char *coll__why_not_chosen(const coll__choice *c, const coll__choic
     if (c->seconds >= chosen->seconds) return "";
     if (coll__weighed_seconds(c) >= coll__weighed_seconds(chosen)) return " (gains too little for its messages)";
     if (chosen->algorithm->is_canonical && !c->algorithm->is_canonical) return " (without the bits of COLL_DETERMINISTIC)";
-    return " (measured numbers must not change the bits)";
+    return " (the number of processors must not change the bits)";
 }
 
 /* "circulant:4, 33.2 us" for other candidates, best first. */
 static void coll__explain_others(const coll_request *r, char *text, size_t room)
 {
     coll__choice others[8];
-    coll__query query = coll__query_of(r->comm, r->order->numbers, &r->call, &r->codec);
+    coll__query query = coll__query_of(r->comm, &r->call, &r->codec);
     const char *before = r->call.algorithm ? "; it is named, and not chosen beside" : "; then";
 
     if (!COLL__HAS_CHOICE) return;
@@ -22491,22 +21879,14 @@ static void coll__explain_others(const coll_request *r, char *text, size_t room)
     }
 }
 
-/* " (measured: latency=12us overhead=1.2us gbit=10 reduce=4GB/s)": the numbers of the model. */
-static void coll__explain_numbers(const coll__numbers *numbers, char *text, size_t room)
-{
-    static const char *const origins[] = { "default", "from ", "simulated", "measured" };
-    char all[COLL__TUNING_ROOM];
-
-    coll__numbers_print(numbers, all, sizeof all);
-    coll__append(text, room, " (%s%s: %s)", origins[numbers->origin], numbers->origin == COLL__BY_FILE ? numbers->file : "", all);
-}
-
 static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, size_t room)
 {
     const coll_transport *t = comm->session->transport;
     const char *how = t->describe ? t->describe(comm->session->context) : "";
     const bool is_message = coll__kind_is_message(r->call.kind);
-    char what[COLL__CALL_ROOM], why[120] = "";
+    static const char *const origins[] = { "default", "from ", "simulated" };
+    const coll__numbers *const numbers = &comm->numbers;
+    char what[COLL__CALL_ROOM], why[120] = "", all[COLL__TUNING_ROOM];
     coll__execution execution = { .rounds = 0 };
 
     coll__head_of_call(r->head, &r->call, comm->size, 0, 0);
@@ -22523,9 +21903,13 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
         (void)t->can_offload(comm->session->context, &r->call, comm->size, why, sizeof why);
     if (*why) coll__append(text, room, "%s, ", why);
     r->execution = &execution;
-    while (!r->carrier->explain(r, text, room)) r->carrier++;
-    if (!is_message) coll__explain_numbers(r->order->numbers, text, room);
+    while (!r->carrier->says && !r->carrier->explain(r, text, room)) r->carrier++;
+    if (r->carrier->says) coll__append(text, room, "%s", r->carrier->says);
+    coll__numbers_print(numbers, all, sizeof all);        /* "default: latency=12us overhead=1.2us gbit=10 reduce=4GB/s" */
+    if (!is_message) coll__append(text, room, " (%s%s: %s)", origins[numbers->origin],
+                                  numbers->origin == COLL__BY_FILE ? numbers->file : "", all);
     if (execution.choice.algorithm) coll__explain_others(r, text, room);
+    r->execution = NULL;
 }
 
 /* ---- >>traffic ---- */
@@ -22602,7 +21986,8 @@ COLL_API coll_status coll_sum_begin(coll_sum **out, int64_t first_leaf, size_t c
     if (count > SIZE_MAX / 4 / codec.acc_size) return COLL__REFUSE("coll_sum_begin: count %zu exceeds the memory", count);
     coll_sum *const s = (coll_sum *)coll__allocate(memory, sizeof *s);
     if (!s) return coll__start_failed(COLL_ERR_MEMORY, "coll_sum_begin: no memory");
-    *s = (coll_sum){ .codec = codec, .type = type, .count = count, .stride = count * codec.acc_size };
+    *s = (coll_sum){ .codec = codec, .count = count, .stride = count * codec.acc_size,
+                     .three = coll__run_three(type, coll__tier()) };
     s->streams = s->stride >= COLL__RUN_STREAMED;
     const coll_status status = coll_sum_restart(s, first_leaf);
     if (status) coll__give(s);
@@ -22646,12 +22031,12 @@ COLL_API coll_status coll_sum_end(coll_sum *sum, coll_call *call)
     if (!sum || !call) return COLL__REFUSE("coll_sum_end: %s is NULL", sum ? "call" : "sum");
     if (call->flags & COLL_REPRODUCIBLE)
         return COLL__REFUSE("coll_sum_end: COLL_REPRODUCIBLE needs the leaves themselves: pass them in send");
-    if (call->accumulate == COLL_F64 && sum->type != COLL_F64)
+    if (call->accumulate == COLL_F64 && sum->codec.type != COLL_F64)
         return COLL__REFUSE("coll_sum_end: accumulate is f64, and the leaves are %s: add leaves of f64",
-                            coll_type_name(sum->type));
+                            coll_type_name(sum->codec.type));
     call->send = sum->nodes;
     call->count = sum->count;
-    call->type = sum->type;
+    call->type = sum->codec.type;
     call->first_leaf = (int64_t)sum->first;
     call->leaves = sum->depth ? (int64_t)(sum->next - sum->first) : -1;
     return COLL_OK;
@@ -22708,7 +22093,9 @@ static coll_status coll__row_find(const coll__program *program, const char *name
 static const coll__transport_row *coll__row_for(const coll__program *program, const coll__transport_row *named,
                                                 const coll__settings *s)
 {
-    const unsigned extent = s->config.size <= s->count ? COLL__OPENS_ALL : s->count == 1 ? COLL__OPENS_ONE : COLL__OPENS_SOME;
+    const bool may_join = s->config.elastic > 0 && !(named && named->traits & COLL__OPENS_ALL);
+    const unsigned extent = s->config.size <= s->count && !may_join ? COLL__OPENS_ALL
+                          : s->count == 1 ? COLL__OPENS_ONE : COLL__OPENS_SOME;
     const unsigned can = COLL__OPENS_ALL | COLL__OPENS_ONE | COLL__OPENS_SOME;
 
     if (named && named->traits & (named->missing ? can : extent)) return named;
@@ -22752,10 +22139,13 @@ static coll_status coll__comms_new(const coll__opened *opened, int count, const 
     return COLL_ERR_MEMORY;
 }
 
+typedef enum coll__start_kind { COLL__START_SPAWN, COLL__START_SEVERAL, COLL__START_ONE, COLL__START_JOIN } coll__start_kind;
+
 /* Fills in what `config` leaves open, and selects the transport. */
-static coll_status coll__open_settle(const coll__program *program, coll__settings *s, bool is_init, int count,
+static coll_status coll__open_settle(const coll__program *program, coll__settings *s, coll__start_kind kind, int count,
                                      const coll_config *config, const coll__transport_row **row)
 {
+    const bool is_init = kind == COLL__START_ONE;
     coll_config wanted = config ? *config : (coll_config){ 0 };
     const coll__transport_row *named;
     coll_status status;
@@ -22763,9 +22153,12 @@ static coll_status coll__open_settle(const coll__program *program, coll__setting
     wanted.transport = coll__transport_named(config);
     if ((status = coll__row_find(program, wanted.transport, &named)) < 0) return status;
     const bool counts_itself = is_init && named && named->traits & COLL__COUNTS_ITSELF;
-    const bool leaves_job = !is_init && named && named->traits & COLL__LEAVES_JOB;
+    const bool leaves_job = kind <= COLL__START_SEVERAL && named && named->traits & COLL__LEAVES_JOB;
     if (counts_itself || leaves_job) wanted.rank = 0, wanted.size = 1;
+    if (kind == COLL__START_JOIN) wanted.rank = 1, wanted.size = 2, wanted.tcp.hosts = NULL;      /* until it is taken */
     status = coll__settle(program, s, &wanted, count);
+    if (kind == COLL__START_SPAWN && !(named && named->spawn)) s->config.elastic = 0;
+    s->is_newcomer = kind == COLL__START_JOIN;
     if (counts_itself) {
         s->config.rank = config ? config->rank : 0;
         s->config.size = config ? config->size : 0;
@@ -22777,13 +22170,16 @@ static coll_status coll__open_settle(const coll__program *program, coll__setting
     if (status == COLL_OK && s->config.rank == 0) status = coll__tuning_read(&s->numbers, s->config.tuning_file,
                                                                                 s->config.size);
     if (status < 0) return status;
-    *row = coll__row_for(program, named, s);
-    if (*row && !is_init && s->config.size == count && !leaves_job) coll__say_alone(s);
+    *row = s->is_newcomer && named ? named : coll__row_for(program, named, s);
+    if (s->is_newcomer && !((*row)->traits & COLL__ADMITS))
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "join: no process can join over the transport \"%s\"", (*row)->name);
+    if (*row && kind <= COLL__START_SEVERAL && s->config.size == count && !leaves_job) coll__say_alone(s);
     return *row ? COLL_OK : COLL_ERR_ARGUMENT;
 }
 
-/* Creates the communicators of `count` ranks, for coll_init (is_init) or for callers that create several. */
-static coll_status coll__open(const coll__program *program, int count, bool is_init, coll_comm **out, const coll_config *config)
+/* Creates the communicators of `count` ranks. */
+static coll_status coll__open(const coll__program *program, int count, coll__start_kind kind, coll_comm **out,
+                              const coll_config *config)
 {
     const coll_allocator *const memory = config ? config->allocator : NULL;
     coll__settings *const s = (coll__settings *)coll__allocate(memory, sizeof *s);
@@ -22792,7 +22188,7 @@ static coll_status coll__open(const coll__program *program, int count, bool is_i
     coll_status status = s && opened ? COLL_OK : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
 
     out[0] = NULL;
-    if (status == COLL_OK) status = coll__open_settle(program, s, is_init, count, config, &row);
+    if (status == COLL_OK) status = coll__open_settle(program, s, kind, count, config, &row);
     if (status == COLL_OK) {
         for (int i = 0; i < count; i++) out[i] = NULL;
         status = row->missing ? coll__start_failed(COLL_ERR_UNSUPPORTED, "transport \"%s\", but %s", row->name, row->missing)
@@ -22802,6 +22198,26 @@ static coll_status coll__open(const coll__program *program, int count, bool is_i
     coll__give(opened);
     coll__give(s);
     return status;
+}
+
+/* A process joins a job. */
+static coll_status coll__join(const coll__program *program, coll_comm **out, const coll_config *config)
+{
+    if (!out) return coll__start_failed(COLL_ERR_ARGUMENT, "join: out is NULL");
+    *out = NULL;
+    if (!COLL__HAS_SHRINK)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "join: this program was compiled with COLL_NO_SHRINK");
+    const coll_status status = coll__open(program, 1, COLL__START_JOIN, out, config);
+    return status < 0 ? status : coll__join_inside(out);
+}
+
+/* This process is one rank, or joins. */
+static coll_status coll__open_one(const coll__program *program, coll_comm **out, const coll_config *config)
+{
+    int joins = config && config->size ? COLL_OFF : COLL_DEFAULT;
+
+    if (!coll__settle_switch(&joins, "COLL_JOIN")) return COLL_ERR_ARGUMENT;
+    return joins == COLL_ON ? coll__join(program, out, config) : coll__open(program, 1, COLL__START_ONE, out, config);
 }
 
 /* A rank over a transport of the program. */
@@ -22869,7 +22285,7 @@ static int coll__spawn(const coll__program *program, int count, int (*fn)(coll_c
     coll_comm **comms = (coll_comm **)coll__take_zeros(memory, (size_t)count, sizeof *comms);
     coll__worker *workers = (coll__worker *)coll__take_zeros(memory, (size_t)count, sizeof *workers);
     const coll__transport_row *row = NULL;
-    coll_status status = comms && workers ? coll__open(program, count, false, comms, config)
+    coll_status status = comms && workers ? coll__open(program, count, COLL__START_SPAWN, comms, config)
                                           : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
 
     if (status == COLL_OK) {
@@ -22890,19 +22306,6 @@ COLL__FOR_SPEED
 /* ---- transports/coll_threads.h ---- */
 /* coll_threads.h - ranks that share memory: collectives by loads and stores on one another's buffers.  Here all ranks are threads
  * of one process; coll_hybrid.h also has domains of several processes.
- *
- *   threads/coll_shm_domain.h        what the ranks share: the doorbell, the first failure
- *   threads/coll_threads_p2p.h   messages, for send and recv and for algorithms named by the caller
- *   threads/coll_shm_group.h      groups of ranks, with a slot for each member
- *   threads/coll_shm_access.h      how a rank reads the memory of another
- *   threads/coll_shm_copy.h      what a rank does in an operation: moves blocks
- *   threads/coll_shm_reduce.h       or combines them
- *   threads/coll_shm_kinds.h      the table of kinds: which ranks wait for which
- *   threads/coll_shm_stores.h     long results: ordinary or streaming stores
- *   threads/coll_shm_staging.h    copies that other processes can read
- *   threads/coll_shm_op.h       operations: publish, wait, work, wait
- *   threads/coll_threads_shrink.h     the survivors of a failure migrate to a new domain
- *   this file                         progress, opening and closing, the transport's functions
  *
  * All ranks share a domain.  In each group, also in that of all ranks, every rank has a slot.  A collective is an operation of
  * its group, numbered from 1 on every rank.  Operations of different groups are independent.
@@ -22968,7 +22371,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__rank_slot {
     __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
     uint32_t arrived;                             /* number of these messages                                 */
     unsigned char report[COLL__REPORT_LENGTH];    /* its last report, of a stall or from coll_free            */
-    coll__session *session;                       /* of this transport, until it is closed                    */
+    coll__session *session;                       /* of this transport, until it is closed; NULL: hybrid      */
 } coll__rank_slot;
 
 typedef struct coll__fifo { coll_xfer *first, **end; } coll__fifo;
@@ -23001,15 +22404,6 @@ typedef struct coll__domain {
     struct coll__migration *migrations;           /* one process: see coll_threads_shrink.h                   */
 } coll__domain;
 
-/* Times of calls of one length in two ways (coll_shm_stores.h, coll_shm_staging.h). */
-typedef struct coll__trial {
-    float    best[2];                             /* ns per byte, in the first way and the other; 0: unknown  */
-    uint16_t calls;
-    bool     counts;                              /* the current call is timed                                */
-} coll__trial;
-
-enum { COLL__TRIAL_CLASSES = 8 };                        /* by length: powers of 2                                   */
-
 enum { COLL__STAGING_EACH = 4 << 20 };            /* bytes of a staged input, and of results for others       */
 
 /* Private state of a rank in a direct operation (coll_shm_staging.h). */
@@ -23018,9 +22412,6 @@ typedef struct coll__staging {
     unsigned char       *recv;                    /* its result; several processes, the rest:                 */
     unsigned char       *made;                    /* its results for others; NULL: in its result              */
     bool                 is_careful;              /* it overwrites its input before all are done              */
-    coll__trial         *copies;                  /* trial of this length, and start time of the operation; 0: not timed */
-    int64_t              began;
-    size_t               length;                  /* bytes that may be staged                                 */
 } coll__staging;
 
 /* A rank's side of a group. */
@@ -23042,8 +22433,6 @@ typedef struct coll__member {
     uint64_t  op_number, all_posted;              /* all ranks are known to have published all_posted         */
     void     *held;                               /* private memory that peers use during an operation        */
     size_t    held_length;
-    coll__trial stores[2][COLL__TRIAL_CLASSES];             /* kinds that move elements; kinds that combine them */
-    coll__trial copies[COLL__TRIAL_CLASSES];    /* copies to the staging area, or by the kernel               */
     coll__staging staging;
     struct coll__member *next;
 } coll__member;
@@ -23276,8 +22665,13 @@ static const coll_failure *coll__threads_fail(void *context, const coll_failure 
 {
     coll__thread *me = (coll__thread *)context;
     coll__domain *domain = me->domain;
+    coll_failure own = cause ? *cause : me->suspicion;
 
-    if (cause) coll__domain_fail(domain, cause->status, cause->rank, cause->text);
+    if (own.status == COLL_ERR_TIMEOUT && own.rank >= 0 && me->rank_slot->session && coll__domain_lock(me)) {
+        coll__excuse(&own, coll__rank_slot_of(domain, own.rank)->report, me->rank_slot->report);
+        coll__domain_unlock(domain);
+    }
+    if (cause) coll__domain_fail(domain, own.status, own.rank, own.text);
     if (!__atomic_load_n(&domain->is_failing, __ATOMIC_SEQ_CST)) return NULL;
     while (!__atomic_load_n(&domain->has_failed, __ATOMIC_SEQ_CST)) sched_yield();
     (void)coll__domain_ring(me);
@@ -23292,32 +22686,6 @@ static bool coll__threads_abort(void *context, const char *text)
     coll__domain_fail(me->domain, COLL_ERR_ABORTED, me->rank, text);
     coll__domain_wake_by(me, coll__word_alarm); /* may run in a signal handler                                   */
     return true;
-}
-
-/* Publishes this rank's report and compares it with those of the others. */
-static coll_status coll__domain_compare(coll__thread *me, const unsigned char *report, coll_failure *failure)
-{
-    coll__domain *domain = me->domain;
-    const coll__rank_slot *rank_slots = coll__domain_rank_slots(domain);
-    bool differs = false;
-
-    if (!coll__domain_lock(me)) return COLL_OK;
-    memcpy(me->rank_slot->report, report, COLL__REPORT_LENGTH);
-    for (int i = 0; i < domain->size && !differs; i++)
-        differs = coll__reports_disagree(failure, report, me->rank, rank_slots[i].report, coll__rank_slot_name(domain, i));
-    coll__domain_unlock(domain);
-    return differs ? failure->status : COLL_OK;
-}
-
-/* This rank waits in a call.  If another one waits in a different call of the same number, both would block forever. */
-static void coll__threads_report_stall(void *context, const unsigned char *head)
-{
-    coll__thread *me = (coll__thread *)context;
-    coll_failure failure = { COLL_OK, -1, "" };
-    unsigned char report[COLL__REPORT_LENGTH] = { 0 };
-
-    coll__report_make(me->rank_slot->session, head, report);
-    if (coll__domain_compare(me, report, &failure) < 0) (void)coll__threads_fail(me, &failure);
 }
 
 /* Begins to access other ranks' memory.  Returns false if the domain has failed.  Either this rank sees the failure, or the
@@ -23836,8 +23204,10 @@ static void *coll__threads_group(void *context, uint64_t id, uint32_t number, co
     if (!group || !m) {
         if (group) coll__group_leave(thread, group, me);
         coll__give(m);
-        coll__set_failure(&thread->suspicion, COLL_ERR_MEMORY, thread->rank, "rank %d has no memory for a communicator",
-                          thread->rank);
+        coll__set_failure(&thread->suspicion, COLL_ERR_MEMORY, thread->rank, m && domain->is_apart
+                          ? "rank %d has no room for more communicators and prepared calls in the memory that this host's ranks "
+                            "share: one counts until all ranks have freed it; free some, or set COLL_SHM_COLLECTIVES=off"
+                          : "rank %d has no memory for a communicator", thread->rank);
         return NULL;
     }
     coll__member_init(m, thread, group, me);
@@ -24142,6 +23512,32 @@ static inline const unsigned char *coll__input_of(const coll__shm_op *t, int ran
     return rank == t->m->rank ? t->m->staging.send : coll__view_of(t, rank)->send.at;
 }
 
+/* ---- >>inputs that are combined: one of each rank, or the nodes of a tree over leaves, of which a rank may have several ---- */
+
+/* How many. */
+static inline int coll__input_count(const coll__shm_op *t)
+{
+    const coll__leaves *const tree = COLL__LEAVES_OF(t->task->codec);
+    return tree ? tree->nodes : t->m->count;
+}
+
+/* Bytes of an element. */
+static inline size_t coll__input_unit(const coll__shm_op *t)
+{
+    const coll__leaves *const tree = COLL__LEAVES_OF(t->task->codec);
+    return tree && tree->are_sums ? t->task->codec->acc_size : t->unit;
+}
+
+/* Element `from` of input i, and which rank has it. */
+static inline const unsigned char *coll__input_at(const coll__shm_op *t, int i, size_t from, int *rank)
+{
+    const coll__leaves *const tree = COLL__LEAVES_OF(t->task->codec);
+
+    *rank = tree ? tree->node[i].rank : i;
+    if (tree) from += (size_t)tree->node[i].vector * t->call->count;
+    return coll__input_of(t, *rank) + from * coll__input_unit(t);
+}
+
 /* ---- >>memory: what an operation needs beyond the user's ---- */
 
 /* A scan keeps two accumulators, each of one block. */
@@ -24175,9 +23571,11 @@ static coll_status coll__need_scratch(const coll__shm_op *t)
 {
     coll__thread *thread = t->m->thread;
     const coll__codec *codec = t->task->codec;
+    const size_t n = (size_t)coll__input_count(t), block = coll__most(coll__input_unit(t), COLL__BLOCK);
     const size_t length = coll__kind_scans(t->call->kind) ? coll__combine_scratch(codec, 2) + 2 * coll__scan_room(codec)
-                                         : coll__combine_scratch(codec, t->m->count);
-    const size_t windows = coll__is_apart(t->m) ? (size_t)t->m->count * (t->unit + COLL__LINE) : 0;
+                        : COLL__LEAVES_OF(codec) ? coll__combine_scratch(codec, INT_MAX) + n * sizeof(coll__source)
+                        : coll__combine_scratch(codec, t->m->count);
+    const size_t windows = coll__is_apart(t->m) ? n * (block + COLL__LINE) : 0;
     const coll_status status = coll__lengthen(t, &thread->scratch, &thread->scratch_length, length);
 
     return status == COLL_OK ? coll__lengthen(t, &thread->fetched, &thread->fetched_length, windows) : status;
@@ -24245,9 +23643,11 @@ static coll_status coll__pull_bytes(const coll__shm_op *t, int rank, void *to, c
 /* Bytes that a rank sends to all, or receives from all; ignores lists that it does not have. */
 static size_t coll__extent(const coll__shm_op *t, const coll__side_shape *shape, const size_t *counts)
 {
+    const coll__leaves *const tree = COLL__LEAVES_OF(t->task->codec);
     const int count = t->m->count;
     size_t total = 0;
 
+    if (tree && shape == &coll__shape_in(t)->send) return (size_t)tree->vectors * t->call->count * coll__input_unit(t);
     if (shape->over == COLL__OVER_ONE) return t->call->count * t->unit;
     if (shape->from == COLL__FROM_COUNT) return t->call->count * t->unit * (size_t)count;
     if (!coll__is_held(shape, t->m->rank, t->call->root)) return 0;
@@ -24423,12 +23823,6 @@ static void coll__share_for(const coll__shm_op *t, int rank, size_t count, size_
     *share = coll__least(each, count - *at);
 }
 
-/* This rank's share. */
-static void coll__share_of(const coll__shm_op *t, size_t count, size_t *at, size_t *share)
-{
-    coll__share_for(t, t->m->rank, count, at, share);
-}
-
 static inline unsigned char *coll__output_of(const coll__shm_op *t, int rank, size_t at)
 {
     return (rank == t->m->rank ? t->m->staging.recv : coll__view_of(t, rank)->recv.at) + at * t->unit;
@@ -24438,23 +23832,35 @@ static inline unsigned char *coll__output_of(const coll__shm_op *t, int rank, si
 static inline size_t coll__window(const coll__shm_op *t)
 {
     if (__builtin_expect(!coll__is_apart(t->m), 1)) return SIZE_MAX;
-    const size_t most = (t->m->thread->fetched_length / (size_t)t->m->count - COLL__LINE) / t->unit;
+    const size_t each = t->m->thread->fetched_length / (size_t)coll__input_count(t);
+    const size_t most = (each - COLL__LINE) / coll__input_unit(t);
     return most > COLL__SHARE_UNIT ? most / COLL__SHARE_UNIT * COLL__SHARE_UNIT : most;
 }
 
-/* Sets the sources of elements from..from+count, at most a window, of all ranks: in place, or fetched. */
+/* The sources: of each rank, or of nodes, in the scratch (coll__need_scratch). */
+static inline coll__source *coll__sources_of(const coll__shm_op *t)
+{
+    const coll__codec *const codec = t->task->codec;
+    if (!COLL__LEAVES_OF(codec)) return t->m->thread->sources;
+    return (coll__source *)(void *)coll__behind(t->m->thread->scratch, coll__combine_scratch(codec, INT_MAX));
+}
+
+/* Sets the sources of elements from..from+count, at most a window, of all inputs: in place, or fetched. */
 static inline coll_status coll__inputs_at(const coll__shm_op *t, size_t from, size_t count)
 {
-    coll__thread *thread = t->m->thread;
-    const size_t length = count * t->unit;
+    const coll__leaves *const tree = COLL__LEAVES_OF(t->task->codec);
+    const size_t length = count * coll__input_unit(t);
+    const int n = coll__input_count(t);
+    coll__source *const sources = coll__sources_of(t);
     coll_status status = COLL_OK;
 
-    for (int i = 0; i < t->m->count && status == COLL_OK; i++) {
-        const unsigned char *const there = coll__input_of(t, i) + from * t->unit;
-        unsigned char *const room = (unsigned char *)thread->fetched + coll__round_up(length, COLL__LINE) * (size_t)i;
-        const void *const at = coll__shm_access(t->m, i, there, length);
-        if (!at) status = coll__shm_access_read(t->m, i, room, there, length);
-        thread->sources[i].at = at ? at : room;
+    for (int i = 0, rank; i < n && status == COLL_OK; i++) {
+        const unsigned char *const there = coll__input_at(t, i, from, &rank);
+        unsigned char *const room = (unsigned char *)t->m->thread->fetched + coll__round_up(length, COLL__LINE) * (size_t)i;
+        const void *const at = coll__shm_access(t->m, rank, there, length);
+        if (!at) status = coll__shm_access_read(t->m, rank, room, there, length);
+        if (tree) sources[i] = (coll__source){ NULL, tree->are_sums ? COLL__AS_SUM : COLL__AS_USER, rank };
+        sources[i].at = at ? at : room;
     }
     return status;
 }
@@ -24493,7 +23899,8 @@ static inline int coll__outputs_at(const coll__shm_op *t, int first, int n, size
 /* Combines elements from..from+count of all inputs into the results of ranks first..first+n, from element `at` on. */
 static coll_status coll__combine_for(const coll__shm_op *t, int first, int n, size_t at, size_t from, size_t count)
 {
-    coll__thread *thread = t->m->thread;
+    const coll__thread *const thread = t->m->thread;
+    const coll__leaves *const tree = COLL__LEAVES_OF(t->task->codec);
     const size_t window = coll__window(t);
     coll_status status = COLL_OK;
 
@@ -24502,9 +23909,10 @@ static coll_status coll__combine_for(const coll__shm_op *t, int first, int n, si
         status = coll__inputs_at(t, from + done, length);
         if (status != COLL_OK) break;
         const int m = coll__outputs_at(t, first, n, at + done);
-        coll__combine(t->task->codec, &(coll__sum){ .sources = thread->sources, .n = t->m->count, .results = thread->results,
-                                                    .m = m, .format = COLL__AS_USER, .count = length, .index = from + done,
-                                                    .scratch = thread->scratch, .streams = t->streams });
+        coll__combine(t->task->codec, &(coll__sum){ .sources = coll__sources_of(t), .n = tree ? tree->nodes : t->m->count,
+                                                    .results = thread->results, .m = m, .format = COLL__AS_USER, .count = length,
+                                                    .index = from + done, .scratch = thread->scratch, .streams = t->streams
+                                                    COLL__NUMBERS(tree ? tree->node_number : NULL) });
     }
     return status;
 }
@@ -24560,7 +23968,7 @@ static coll_status coll__share_reduce(const coll__shm_op *t)
     coll_status status = COLL_OK;
     size_t at, count;
 
-    coll__share_of(t, t->call->count, &at, &count);
+    coll__share_for(t, t->m->rank, t->call->count, &at, &count);
     if (count == 0) return COLL_OK;
     if (t->call->kind == COLL_REDUCE) return coll__combine_for(t, t->call->root, 1, at, at, count);
     const size_t piece = looks ? coll__most(COLL__LOOK_BYTES / t->unit, 1) : count;
@@ -24598,7 +24006,7 @@ static coll_status coll__share_broadcast(const coll__shm_op *t)
         if (me == root) return COLL_OK;
         return coll__pull_bytes(t, root, coll__output_of(t, me, 0), coll__input_of(t, root), t->call->count * t->unit);
     }
-    coll__share_of(t, t->call->count, &at, &count);
+    coll__share_for(t, t->m->rank, t->call->count, &at, &count);
     const unsigned char *const from = coll__input_of(t, root) + at * t->unit;
     for (int i = 0; i < t->m->count && count; i++)
         if (i != root) coll__move_bytes(t, coll__output_of(t, i, at), from, count * t->unit);
@@ -24694,7 +24102,7 @@ static coll_status coll__share_reduce_scatter(const coll__shm_op *t)
     if (status != COLL_OK) return status;
     if (coll__is_apart(t->m) || (!is_uneven && coll__may_make_own(t)))
         return coll__combine_for(t, me, 1, 0, coll__elements_before(t, me), coll__block_of(t, me));
-    coll__share_of(t, is_uneven ? coll__elements_before(t, t->m->count) : t->call->count, &at, &count);
+    coll__share_for(t, t->m->rank, is_uneven ? coll__elements_before(t, t->m->count) : t->call->count, &at, &count);
     for (int i = 0; i < t->m->count && status == COLL_OK; first += coll__block_of(t, i++)) {
         const size_t skip = is_uneven ? first : 0, block = coll__block_of(t, i);
         const size_t from = coll__group_at(t, coll__most(at, skip) - skip, block);
@@ -24785,7 +24193,7 @@ static coll_status coll__share_scan(const coll__shm_op *t)
     coll_status status = COLL_OK;
     size_t at, share;
 
-    coll__share_of(t, t->call->count, &at, &share);
+    coll__share_for(t, t->m->rank, t->call->count, &at, &share);
     for (size_t done = 0, length; done < share && status == COLL_OK; done += length) {
         length = coll__least(window, share - done);
         if ((status = coll__inputs_at(t, at + done, length)) != COLL_OK) break;
@@ -24824,7 +24232,7 @@ static coll_status coll__pull(const coll__shm_op *t)
 /* The elements of all inputs that this rank combines. */
 static void coll__inputs_of(const coll__shm_op *t, size_t *at, size_t *count)
 {
-    coll__share_of(t, t->call->count, at, count);
+    coll__share_for(t, t->m->rank, t->call->count, at, count);
     if (coll__shape_in(t)->send.over == COLL__OVER_ONE) return;
     *at = coll__elements_before(t, t->m->rank);
     *count = coll__block_of(t, t->m->rank);
@@ -24834,13 +24242,17 @@ static void coll__inputs_of(const coll__shm_op *t, size_t *at, size_t *count)
 static coll_status coll__probe_parts(const coll__shm_op *t)
 {
     const bool pulls = coll__pulls(t->form) && coll__has_result(t);
+    const int n = coll__input_count(t);
     coll_status status = coll__check_counts(t);
+    size_t at, count;
 
-    for (int i = 0; i < t->m->count && status == COLL_OK; i++) {
-        size_t at, count;
-        coll__inputs_of(t, &at, &count);
-        status = coll__shm_access_try(t->m, i, coll__input_of(t, i) + at * t->unit, count * t->unit);
-        if (!pulls || i == t->m->rank || status != COLL_OK) continue;
+    coll__inputs_of(t, &at, &count);
+    for (int i = 0, rank; i < n && status == COLL_OK; i++) {
+        const unsigned char *const there = coll__input_at(t, i, at, &rank);
+        status = coll__shm_access_try(t->m, rank, there, count * coll__input_unit(t));
+    }
+    for (int i = 0; pulls && i < t->m->count && status == COLL_OK; i++) {
+        if (i == t->m->rank) continue;
         const unsigned char *const made = coll__made_by(t, i, &at, &count);
         status = coll__shm_access_try(t->m, i, made, count * t->unit);
     }
@@ -24913,6 +24325,10 @@ static const coll__form coll__forms[] = {
 #endif
 };
 
+/* An allreduce over nodes: never eager, because ranks have different numbers of them. */
+static const coll__form coll__form_of_nodes = { .staged = COLL__STAGED_SHARE, .share = coll__share_reduce,
+                                                .probe = coll__probe_parts };
+
 /* NULL: not supported here. */
 static inline const coll__form *coll__form_of(coll_kind kind)
 {
@@ -24920,81 +24336,12 @@ static inline const coll__form *coll__form_of(coll_kind kind)
     return form && (form->read || form->share) ? form : NULL;
 }
 
+static inline const coll__form *coll__form_for(const coll_task *task)
+{
+    return COLL__LEAVES_OF(task->codec) ? &coll__form_of_nodes : coll__form_of(task->call->kind);
+}
+
 #endif /* COLL_SHM_KINDS_H */
-/* ---- transports/threads/coll_shm_stores.h ---- */
-/* coll_shm_stores.h - whether long results are written by streaming stores, selected by timing the calls.
- *
- * A streaming store avoids reading a line before it is overwritten.  It is slower if the line would have stayed in a cache.  A
- * rank does not know its part of the cache: a virtual machine has less than the processor reports, and others use it, too.  So a
- * rank times its shares of some long calls in both ways, and continues with the faster one.  It repeats that after many calls.
- * Ranks may differ: this changes the time only. */
-#ifndef COLL_SHM_STORES_H
-#define COLL_SHM_STORES_H
-
-enum {
-    COLL__STORES_LEAST_BITS = 21,                 /* of both buffers together; shorter ones stay in own caches */
-    COLL__TRIAL_TRIES = 5,                        /* of each way; the first finds the caches as the other     */
-                                                  /* has left them, of the rest the fastest counts */
-    COLL__TRIAL_AGAIN = 1024                      /* calls from one trial to the next                         */
-};
-
-/* The trial of a length; the first class of the list ends at 2^(bits + 1) bytes. */
-static inline coll__trial *coll__trial_of(coll__trial *list, size_t length, int bits)
-{
-    const int at = 63 - __builtin_clzll(length) - bits, last = COLL__TRIAL_CLASSES - 1;
-    return &list[at < 0 ? 0 : at < last ? at : last];
-}
-
-/* The trial of a long call; NULL: it is not long, or peers read results at once.  In place gains nothing: the lines were just
- * read, and are cached.  Of a combined input, only the length of the result counts. */
-static inline coll__trial *coll__stores_of(const coll__shm_op *t, size_t *length)
-{
-    const coll_call *c = t->call;
-    const coll__kind_shape *shape = coll__shape_in(t);
-    const bool reduces = shape->traits & COLL__REDUCES;
-
-    if (shape->send.who != COLL__WHO_NONE && c->send == c->recv) return NULL;
-    *length = coll__extent(t, reduces ? &shape->recv : &shape->send, c->send_counts)
-            + coll__extent(t, &shape->recv, c->recv_counts);
-    if (*length >> COLL__STORES_LEAST_BITS == 0 || (coll__is_apart(t->m) && coll__pulls(t->form))) return NULL;
-    return coll__trial_of(t->m->stores[reduces], *length, COLL__STORES_LEAST_BITS);
-}
-
-/* Returns whether this call uses the other way.  If two trials may apply to it, the second begins after the first. */
-static inline bool coll__trial_other(coll__trial *s, bool is_second)
-{
-    const unsigned begin = is_second ? 2 * COLL__TRIAL_TRIES : 0, phase = (s->calls++ - begin) % COLL__TRIAL_AGAIN;
-
-    if (phase == 0) s->best[0] = s->best[1] = 0;
-    const bool is_try = phase < 2 * COLL__TRIAL_TRIES;
-    s->counts = is_try && phase % COLL__TRIAL_TRIES > 0;
-    return is_try ? phase >= COLL__TRIAL_TRIES : s->best[1] < s->best[0] * 0.95f;
-}
-
-static inline void coll__trial_note(coll__trial *s, bool is_other, int64_t ns, size_t length)
-{
-    float *const best = &s->best[is_other];
-    const float each = (float)ns / (float)length;
-    if (*best == 0 || each < *best) *best = each;
-}
-
-/* This rank's share of the work, timed in a trial. */
-static coll_status coll__stored_share(const coll__shm_op *t)
-{
-    coll__shm_op share = *t;
-    size_t length = 0;
-    coll__trial *const s = coll__stores_of(t, &length);
-
-    if (!s) return t->form->share(t);
-    share.streams = coll__trial_other(s, coll__is_apart(t->m));
-    const int64_t began = s->counts ? coll__now() : 0;
-    const coll_status status = t->form->share(&share);
-    if (share.streams) coll__streamed_end();
-    if (s->counts) coll__trial_note(s, share.streams, coll__now() - began, length);
-    return status;
-}
-
-#endif /* COLL_SHM_STORES_H */
 /* ---- transports/threads/coll_shm_staging.h ---- */
 /* coll_shm_staging.h - what a rank exposes to other processes in a direct operation: its input, and its results for them.
  *
@@ -25002,13 +24349,10 @@ static coll_status coll__stored_share(const coll__shm_op *t)
  *     results            in its result buffer, read likewise; or in the staging area or private memory
  *
  * The staging area is a part of the rank's segment, which the peers have mapped.  Copies there stay in the caches, where the
- * kernel (process_vm_readv) takes 0.5 us per page.  But their lines move between processors each time, and some processors are
- * far apart.  So timings select the faster way (as in coll_shm_stores.h).  Inputs longer than the area use the kernel, and so
- * do blocks that only move: the kernel copies them once instead of twice. */
+ * kernel (process_vm_readv) takes 0.5 us per page.  Inputs longer than the area use the kernel, and so do blocks that only move:
+ * the kernel copies them once instead of twice. */
 #ifndef COLL_SHM_STAGING_H
 #define COLL_SHM_STAGING_H
-
-enum { COLL__STAGING_LEAST_BITS = 14 };           /* of both buffers together; shorter ones are eager         */
 
 /* This rank's staging area; NULL: none. */
 static inline unsigned char *coll__staging_of(const coll__member *m)
@@ -25019,9 +24363,9 @@ static inline unsigned char *coll__staging_of(const coll__member *m)
 /* Copies what peers read of this rank's input. */
 static void coll__staging_copy(const coll__shm_op *t, unsigned char *to, const unsigned char *from, size_t length)
 {
-    size_t at, count;
+    size_t at = 0, count = 0;
 
-    coll__inputs_of(t, &at, &count);
+    if (!COLL__LEAVES_OF(t->task->codec)) coll__inputs_of(t, &at, &count);
     const size_t begin = at * t->unit, end = begin + count * t->unit;
     COLL__ASSERT(begin <= length && end <= length, "bytes %zu to %zu of %zu are ours", begin, end, length);
     memcpy(to, from, begin);
@@ -25035,7 +24379,7 @@ static size_t coll__made_bytes(const coll__shm_op *t)
     size_t at, share;
 
     if (!is_for_all && t->form->staged != COLL__STAGED_SHARE) return 0;
-    coll__share_of(t, t->call->count, &at, &share);
+    coll__share_for(t, t->m->rank, t->call->count, &at, &share);
     return is_for_all ? coll__scan_skip(t, t->m->count, share) : share * t->unit;
 }
 
@@ -25056,12 +24400,7 @@ static coll_status coll__staging_begin(const coll__shm_op *t, coll__view *view)
     void *place = NULL;
     size_t at, share;
 
-    if (send + beside > 0 && area && !t->m->thread->stager) {
-        s->length = send + beside;
-        s->copies = coll__trial_of(t->m->copies, s->length, COLL__STAGING_LEAST_BITS);
-        if (!coll__trial_other(s->copies, false)) t->m->thread->stager = t->m;
-        s->began = s->copies->counts ? coll__now() : 0;
-    }
+    if (send + beside > 0 && area && !t->m->thread->stager) t->m->thread->stager = t->m;
     if (t->m->thread->stager == t->m) {           /* the operation uses the area until it ends                */
         if (send) coll__staging_copy(t, area, s->send, send);
         if (send) view->send.at = area;
@@ -25072,20 +24411,11 @@ static coll_status coll__staging_begin(const coll__shm_op *t, coll__view *view)
         if (status != COLL_OK) return status;
         place = t->m->held;
     }
-    coll__share_of(t, t->call->count, &at, &share);
+    coll__share_for(t, t->m->rank, t->call->count, &at, &share);
     if (place) s->made = (unsigned char *)place - (t->form->staged == COLL__STAGED_ALL ? 0 : at * t->unit);
     view->made = s->made ? s->made : s->recv;
     if (made && !s->made && coll__is_overwritten(t)) s->is_careful = true;
     return COLL_OK;
-}
-
-/* Releases the area. */
-static void coll__staging_end(const coll__shm_op *t)
-{
-    coll__staging *const s = &t->m->staging;
-
-    if (s->began) coll__trial_note(s->copies, t->m->thread->stager != t->m, coll__now() - s->began, s->length);
-    if (t->m->thread->stager == t->m) t->m->thread->stager = NULL;
 }
 
 #endif /* COLL_SHM_STAGING_H */
@@ -25123,11 +24453,6 @@ static inline size_t coll__eager_bytes(const coll__member *m, const coll__form *
     if (!form->read) return COLL__NEVER_EAGER;
     if (form->eager == COLL__EAGER_EMPTY) return 0;
     return form->eager == COLL__EAGER_EACH ? count * unit * (size_t)m->count : count * unit;
-}
-
-static inline size_t coll__eager_length(const coll__member *m, const coll__form *form, const coll_task *task)
-{
-    return coll__eager_bytes(m, form, task->call->count, task->codec->type_size);
 }
 
 /* Returns whether an operation is direct: its eager input has no room, or sums of its elements need extra memory. */
@@ -25328,11 +24653,6 @@ static inline bool coll__shm_op_publish(coll__member *m, const coll_task *task, 
     return true;
 }
 
-static __attribute__((noinline)) coll_status coll__shm_op_is_over(const coll__member *m)
-{
-    return m->thread->domain->failure.status;
-}
-
 /* Eager protocol: copies the input into this rank's slot, beside it or into its bounce buffer, and publishes it. */
 static inline __attribute__((always_inline)) bool coll__shm_op_post(coll__member *m, const coll__form *form,
                                                                     const coll_task *task,
@@ -25372,7 +24692,7 @@ static coll_status coll__shm_op_begin(coll__shm_op *t)
     view->recv = (coll__buffer){ (unsigned char *)call->recv, has_two_counts ? call->recv_count : call->count,
                                  call->recv_counts, call->recv_offsets, call->recv_types };
     t->number = t->m->op_number + 1;
-    t->m->staging = (coll__staging){ .began = 0 };
+    t->m->staging = (coll__staging){ .send = NULL };
     coll_status status = t->form->begin ? t->form->begin(t, view) : COLL_OK;
     t->m->staging.send = view->send.at;
     t->m->staging.recv = view->recv.at;
@@ -25380,7 +24700,7 @@ static coll_status coll__shm_op_begin(coll__shm_op *t)
     if (status != COLL_OK) return status;
     if (t->m->staging.is_careful) t->m->own->careful = t->number;
     coll__shm_op_posted(t->task, t->number);
-    return coll__shm_op_publish(t->m, t->task, slot, t->number) ? COLL_OK : coll__shm_op_is_over(t->m);
+    return coll__shm_op_publish(t->m, t->task, slot, t->number) ? COLL_OK : t->m->thread->domain->failure.status;
 }
 
 /* Between processes, after a phase that read peers' memory.  If a peer has failed or left meanwhile, it may have reused its
@@ -25431,10 +24751,33 @@ static bool coll__shm_op_is_careful(const coll__shm_op *t)
     return false;
 }
 
+#if !defined(COLL__STREAMED)
+#define COLL__STREAMED ((size_t)40 << 20)         /* bytes of input and result: longer than most caches       */
+#endif
+
+/* Returns whether results are written by streaming stores.  In place they gain nothing: the lines were just read, and are cached.
+ * Results that peers copy at once are better in a cache.  A reduction reads the inputs of all ranks, of the length of the result
+ * each. */
+static bool coll__shm_op_streams(const coll__shm_op *t)
+{
+    const coll_call *c = t->call;
+    const coll__kind_shape *shape = coll__shape_in(t);
+    const size_t result = coll__extent(t, &shape->recv, c->recv_counts);
+
+    if (shape->send.who != COLL__WHO_NONE && c->send == c->recv) return false;
+    if (coll__is_apart(t->m) && coll__pulls(t->form)) return false;
+    return result + (shape->traits & COLL__REDUCES ? (size_t)t->m->count * result : coll__extent(t, &shape->send, c->send_counts))
+        >= COLL__STREAMED;
+}
+
 /* This rank's share.  Between processes, if the next phase overwrites the input, also probes what it will read. */
 static coll_status coll__share_work(const coll__shm_op *t)
 {
-    const coll_status status = coll__stored_share(t);
+    coll__shm_op share = *t;
+
+    share.streams = coll__shm_op_streams(t);
+    const coll_status status = t->form->share(&share);
+    if (share.streams) coll__streamed_end();
     const bool tries = coll__is_apart(t->m) && status == COLL_OK && coll__pulls(t->form) && coll__is_overwritten(t);
     return tries ? t->form->probe(t) : status;
 }
@@ -25473,7 +24816,7 @@ static coll_status coll__shm_op_pull(const coll__shm_op *t)
     if (status == COLL_OK && t->task->state[0] == COLL__SHM_OP_PULLED)
         status = coll__check_done(t, COLL__SHM_OP_PULLED);
     if (status != COLL_OK) return status;
-    coll__staging_end(t);
+    if (t->m->thread->stager == t->m) t->m->thread->stager = NULL;
     return coll__shm_op_is_refused(t, t->task->state[0]) ? coll__shm_op_decline(t) : COLL_OK;
 }
 
@@ -25517,7 +24860,7 @@ static __attribute__((noinline)) coll_status coll__shm_op_ahead(coll__member *m,
 
     const bool goes_on = coll__shm_op_post(m, form, task, length, &eager);
     coll__shm_op_posted(task, op_number);
-    return goes_on ? COLL_PENDING : coll__shm_op_is_over(m);
+    return goes_on ? COLL_PENDING : m->thread->domain->failure.status;
 }
 
 /* Publishes an eager input first, because peers wait for it. */
@@ -25526,7 +24869,7 @@ static inline __attribute__((always_inline)) coll_status coll__shm_op_take(coll_
                                                                            coll_failure *failure)
 {
     const bool is_new = task->state[0] == COLL__SHM_OP_NEW;
-    const size_t length = coll__eager_length(m, form, task);
+    const size_t length = coll__eager_bytes(m, form, task->call->count, task->codec->type_size);
     const bool is_direct = coll__is_direct(m, form, task->call, task->codec->type_size, length);
     coll_status status;
 
@@ -25537,7 +24880,8 @@ static inline __attribute__((always_inline)) coll_status coll__shm_op_take(coll_
     const uint64_t op_number = is_new ? m->op_number + 1 : task->state[1];
     const coll__shm_op t = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = op_number,
                              .eager = coll__eagers_of(m, form, op_number, length), .unit = task->codec->type_size };
-    if (is_new && __builtin_expect(!coll__shm_op_post(m, form, task, length, &t.eager), 0)) return coll__shm_op_is_over(m);
+    if (is_new && __builtin_expect(!coll__shm_op_post(m, form, task, length, &t.eager), 0))
+        return m->thread->domain->failure.status;
     if ((status = coll__check_posted(&t, form->eager_from)) != COLL_OK) {
         if (is_new) coll__shm_op_posted(task, op_number);
         return status;
@@ -25548,7 +24892,7 @@ static inline __attribute__((always_inline)) coll_status coll__shm_op_take(coll_
 
 static coll_status coll__threads_offload(void *context, coll_task *task, coll_failure *failure)
 {
-    const coll__form *form = coll__form_of(task->call->kind);
+    const coll__form *form = coll__form_for(task);
 
     if (!form) return COLL_ERR_UNSUPPORTED;
     coll__member *const m = coll__member_of((coll__thread *)context, task);
@@ -25599,16 +24943,63 @@ static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task,
 
 COLL__FOR_SIZE
 
+/* Returns whether a call that member `rank` has published, and member `by` has not, differs from what `by` reports under that
+ * number.  One of them is this rank.  Slots of the other one that are ahead of its own cannot be overwritten meanwhile. */
+static bool coll__posted_disagrees(const coll__member *m, int rank, const unsigned char *report, int by, coll_failure *failure)
+{
+    unsigned char posted[COLL__REPORT_LENGTH] = { 0 };
+
+    for (uint64_t i = 0; i <= m->slot_mask; i++) {
+        const coll__slot *const slot = &m->group_slots[rank].slots[i], *const other = &m->group_slots[by].slots[i];
+        if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) <= __atomic_load_n(&other->posted, __ATOMIC_ACQUIRE)) continue;
+        memcpy(posted, slot->head, COLL_HEAD_LENGTH);
+        if (coll__reports_disagree(failure, posted, m->ranks[rank], report, m->ranks[by])) return true;
+    }
+    return false;
+}
+
+/* Publishes this rank's report.  Compares it with the reports of the others and what they have published, and their reports with
+ * its records and what it has published: a rank may wait in messages for others that have ended the call in shared memory. */
+static coll_status coll__domain_compare(coll__thread *me, const coll__session *session, const unsigned char *head,
+                                        coll_failure *failure)
+{
+    coll__domain *domain = me->domain;
+    const coll__rank_slot *rank_slots = coll__domain_rank_slots(domain);
+    unsigned char *const report = me->rank_slot->report;
+    bool differs = false;
+
+    if (!coll__domain_lock(me)) return COLL_OK;
+    coll__report_make(session, head, report);
+    for (int i = 0; i < domain->size && !differs; i++) {
+        const int rank = coll__rank_slot_name(domain, i);
+        differs = coll__reports_disagree(failure, report, me->rank, rank_slots[i].report, rank)
+               || coll__recorded_disagrees(failure, session, rank_slots[i].report, rank);
+    }
+    for (const coll__member *m = &me->all; m && !differs; m = m == &me->all ? me->members : m->next)
+        for (int i = 0; i < m->count && !differs; i++)
+            differs = coll__posted_disagrees(m, i, report, m->rank, failure)
+                   || coll__posted_disagrees(m, m->rank, coll__rank_slot_of(domain, m->ranks[i])->report, i, failure);
+    coll__domain_unlock(domain);
+    return differs ? failure->status : COLL_OK;
+}
+
+/* This rank waits in a call.  If another one has made a different call of the same number, both would block forever. */
+static void coll__threads_report_stall(void *context, const unsigned char *head)
+{
+    coll__thread *me = (coll__thread *)context;
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    if (coll__domain_compare(me, me->rank_slot->session, head, &failure) < 0) (void)coll__threads_fail(me, &failure);
+}
+
 /* Checks the operations in which this rank has not waited.  If two ranks leave at once, left_count orders them: the second sees
  * what the first has published. */
 static coll_status coll__threads_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
 {
     coll__thread *me = (coll__thread *)context;
     const coll__member *m = group ? (const coll__member *)group : &me->all;
-    unsigned char report[COLL__REPORT_LENGTH] = { 0 };
 
-    memcpy(report, made, COLL_HEAD_LENGTH);
-    if (!group && coll__domain_compare(me, report, failure) < 0) return failure->status;
+    if (!group && coll__domain_compare(me, NULL, made, failure) < 0) return failure->status;
     (void)__atomic_fetch_add(&me->domain->left_count, 0, __ATOMIC_ACQ_REL);
     for (uint64_t op_number = m->all_posted + 1; op_number <= m->op_number; op_number++)
         for (int i = 0; i < m->count; i++) {
@@ -25627,11 +25018,11 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
     const coll__thread *me = (const coll__thread *)context;
     const coll__member *m = task->group ? (const coll__member *)task->group : &me->all;
     coll__shm_op t = { .m = (coll__member *)(uintptr_t)m, .task = (coll_task *)(uintptr_t)task, .call = task->call,
-                       .form = coll__form_of(task->call->kind), .unit = task->codec->type_size };
+                       .form = coll__form_for(task), .unit = task->codec->type_size };
 
     if (!t.form) return;
     const bool is_new = task->state[0] == COLL__SHM_OP_NEW, is_done = task->state[0] > COLL__SHM_OP_POSTED;
-    const size_t length = coll__eager_length(m, t.form, task);
+    const size_t length = coll__eager_bytes(m, t.form, task->call->count, t.unit);
     const bool is_direct = coll__is_direct(m, t.form, task->call, t.unit, length);
     const uint64_t op_number = is_new ? coll__shm_op_before(m, length > COLL__EAGER_SHORT) : task->state[1];
     const coll__peer_set peer_set = is_new ? COLL__ALL_PEERS : !is_direct ? t.form->eager_from
@@ -25646,186 +25037,8 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
 COLL__FOR_SPEED
 
 #endif /* COLL_SHM_OP_H */
+
 /* ---- transports/coll_threads.h, continued ---- */
-COLL__FOR_SIZE
-/* ---- transports/threads/coll_threads_shrink.h ---- */
-/* coll_threads_shrink.h - after a failure: the surviving ranks of a domain agree on flags, or migrate to a new one.
- *
- * The first rank that joins opens the migration.  The others find it by its list of ranks.  It is decided once all ranks have
- * joined that have not left the old domain, or at the timeout.  The rank that detects this opens the new domain.  Ranks that
- * enter it set its doorbells, if it has any (coll_hybrid.h).
- *
- * An agreement is a migration without a new domain.  Of two ranks that are in different ones, the one that is ahead knows the
- * decision that the other one still waits for. */
-#ifndef COLL_THREADS_SHRINK_H
-#define COLL_THREADS_SHRINK_H
-
-enum { COLL__MIGRATION_LOOK_MS = 100, COLL__MIGRATION_SERVE_MS = 10 };
-
-static coll__domain *coll__domain_open(const coll_allocator *memory, int first, int size, bool is_crowded);
-static void coll__domain_release(coll__domain *domain);
-static coll__thread *coll__thread_open(const coll_allocator *memory, coll__domain *domain, int rank);
-
-typedef struct coll__migration {
-    struct coll__migration *next;
-    int            first;                         /* number of the new domain's first rank                    */
-    int            count, users;                  /* users: ranks that have joined and not finished           */
-    int           *ranks;                         /* behind this struct                                       */
-    unsigned char *there, *failed;                /* places in the list that have joined; left out earlier    */
-    bool           is_decided, is_agree, is_bound;                /* bound: `flags` are those of all ranks    */
-    uint32_t       slot;                          /* decisions before it                                      */
-    uint64_t       flags, last;                   /* last: of the decision before it                          */
-    coll__domain     *fresh;                      /* NULL, once decided: no quorum, or no memory              */
-} coll__migration;
-
-/* A later migration ends this agreement. */
-static void coll__migration_told(coll__domain *domain, coll__migration *e, const coll__migration *later)
-{
-    e->is_decided = true;
-    e->flags = later->last;
-    for (int i = 0; i < e->count; i++) coll__place_set(e->there, i, !coll__place_in(later->failed, i));
-    coll__word_wake(&domain->doorbell);
-}
-
-/* Returns the migration of these ranks that this rank has not joined yet; opens it if needed.  The caller holds the domain's
- * lock. */
-static coll__migration *coll__migration_find(coll__domain *domain, const int *ranks, int count, int me, int first,
-                                             const coll_survivors *own)
-{
-    const size_t length = (size_t)count * sizeof *ranks, set = coll__places_length(count);
-    const uint32_t slot = own->known ? own->known->count : 0;
-
-    for (coll__migration *e = domain->migrations; e; e = e->next) {
-        const bool is_same = e->is_agree == own->is_agree && e->count == count && !memcmp(e->ranks, ranks, length);
-        if (is_same && !e->is_decided && (e->slot == slot || !e->is_agree) && !coll__place_in(e->there, me)) return e;
-    }
-    coll__migration *e = (coll__migration *)coll__allocate(coll__like(domain), sizeof *e + length + 2 * set);
-    if (!e) return NULL;
-    e->first = first;
-    e->count = count;
-    e->is_agree = own->is_agree;
-    e->slot = slot;
-    e->flags = UINT64_MAX;
-    e->ranks = (int *)(void *)(e + 1);
-    e->there = (unsigned char *)(e->ranks + count);
-    e->failed = e->there + set;
-    memcpy(e->ranks, ranks, length);
-    e->next = domain->migrations;
-    domain->migrations = e;
-    return e;
-}
-
-/* The caller holds the domain's lock. */
-static void coll__migration_join(coll__domain *domain, coll__migration *e, int me, const coll_survivors *own)
-{
-    e->users++;
-    if (own->known && own->known->count >= e->slot) {
-        e->slot = own->known->count;
-        e->last = own->known->last;
-        for (int i = 0; i < e->count; i++) coll__place_set(e->failed, i, own->known->failed[i]);
-    }
-    for (coll__migration *o = domain->migrations; o; o = o->next) {
-        if (o->count != e->count || memcmp(o->ranks, e->ranks, (size_t)e->count * sizeof *e->ranks)) continue;
-        if (o->is_agree && !o->is_decided && o->slot < e->slot) coll__migration_told(domain, o, e);
-        if (e->is_agree && e->slot < o->slot) coll__migration_told(domain, e, o);
-    }
-    if (e->is_decided) return;
-    coll__place_set(e->there, me, true);
-    if (e->is_agree && own->known->has_next) e->is_bound = true, e->flags = own->known->next;
-    else if (!e->is_bound) e->flags &= own->flags;
-}
-
-/* Decides the migration once all remaining ranks have joined, or at once if `is_late`. */
-static void coll__migration_decide(const coll__thread *thread, coll__migration *e, bool is_late)
-{
-    coll__domain *domain = thread->domain;
-    bool is_complete = true;
-
-    for (int i = 0; i < e->count; i++) {
-        const bool has_left = __atomic_load_n(&coll__rank_slot_of(domain, e->ranks[i])->has_left, __ATOMIC_ACQUIRE);
-        if (!coll__place_in(e->there, i) && !has_left && !coll__place_in(e->failed, i)) is_complete = false;
-    }
-    if (e->is_decided || (!is_complete && !is_late)) return;
-    e->is_decided = true;
-    for (int i = 0; i < e->count; i++) {
-        if (coll__place_in(e->failed, i)) coll__place_set(e->there, i, false);
-        else if (e->is_bound) coll__place_set(e->there, i, true);
-    }
-    const int there = coll__places_in(e->there, e->count);
-    if (!e->is_agree && coll__places_are_enough(e->there, e->count))
-        e->fresh = coll__domain_open(coll__like(domain), e->first, there,
-                                     there > coll__processors() || (domain->has_doorbells && domain->is_crowded));
-    for (int i = 0; e->fresh && i < there; i++) coll__domain_rank_slots(e->fresh)[i].doorbell = coll__no_doorbell;
-    if (e->fresh) e->fresh->has_doorbells = domain->has_doorbells;
-    coll__domain_wake(thread);
-    if (domain->has_doorbells) coll__word_wake(&domain->doorbell); /* ranks that wait here sleep on the word   */
-}
-
-static coll_status coll__migration_enter(coll__migration *e, int me, coll_survivors *out, coll_failure *failure)
-{
-    coll__survivors_in(e->there, e->ranks, e->count, me, out);
-    if (!coll__places_are_enough(e->there, e->count)) return coll__failed_too_few(failure, out->count, e->count);
-    if (!coll__place_in(e->there, me)) return coll__failed_given_up(failure);
-    out->flags = e->flags;
-    if (e->is_agree) return COLL_OK;
-    coll__thread *thread = e->fresh ? coll__thread_open(coll__like(e), e->fresh, e->first + out->rank) : NULL;
-    if (!thread) return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
-    out->context = thread;
-    pthread_mutex_lock(&e->fresh->lock);
-    e->fresh->holders++;
-    pthread_mutex_unlock(&e->fresh->lock);
-    return COLL_OK;
-}
-
-/* Agrees with the ranks of `ranks` that join in time, or migrates to a new domain with them.  Its first rank has number `first`.
- * Meanwhile serve(context) is called repeatedly: a joining process may need it first. */
-static coll_status coll__migration_run(coll__thread *thread, const int *ranks, int count, int first, int timeout_ms,
-                                       void (*serve)(void *context), void *context, coll_survivors *out, coll_failure *failure)
-{
-    coll__domain *domain = thread->domain;
-    const int64_t deadline = coll__deadline(timeout_ms);
-    const int look_ms = serve ? COLL__MIGRATION_SERVE_MS : COLL__MIGRATION_LOOK_MS;
-    int me = 0;
-
-    while (ranks[me] != thread->rank) me++;
-    pthread_mutex_lock(&domain->lock);
-    coll__migration *e = coll__migration_find(domain, ranks, count, me, first, out);
-    if (e) coll__migration_join(domain, e, me, out);
-    __atomic_add_fetch(&domain->sleepers, 1, __ATOMIC_SEQ_CST);   /* a leaving rank then rings the doorbell   */
-    while (e && !e->is_decided) {
-        const uint32_t seen = __atomic_load_n(&domain->doorbell, __ATOMIC_SEQ_CST);
-        coll__migration_decide(thread, e, coll__now() >= deadline);
-        const bool is_decided = e->is_decided;
-        pthread_mutex_unlock(&domain->lock);
-        if (!is_decided && serve) serve(context);
-        if (!is_decided) coll__word_wait(&domain->doorbell, seen, coll__ms_until(deadline, look_ms));
-        pthread_mutex_lock(&domain->lock);
-    }
-    __atomic_sub_fetch(&domain->sleepers, 1, __ATOMIC_SEQ_CST);
-    pthread_mutex_unlock(&domain->lock);
-    if (!e) return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
-    const coll_status status = coll__migration_enter(e, me, out, failure);
-    pthread_mutex_lock(&domain->lock);
-    const bool is_last = --e->users == 0;
-    coll__migration **at = &domain->migrations;
-    while (is_last && *at != e) at = &(*at)->next;
-    if (is_last) *at = e->next;
-    pthread_mutex_unlock(&domain->lock);
-    if (is_last && e->fresh) coll__domain_release(e->fresh);
-    if (is_last) coll__give(e);
-    return status;
-}
-
-static coll_status coll__threads_shrink(void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
-                                        coll_failure *failure)
-{
-    return coll__migration_run((coll__thread *)context, ranks, count, 0, timeout_ms, NULL, NULL, out, failure);
-}
-
-#endif /* COLL_THREADS_SHRINK_H */
-/* ---- transports/coll_threads.h, continued ---- */
-COLL__FOR_SPEED
-
 /* ---- >>progress ---- */
 
 /* Prepares to sleep for up to wait_ms; 0: this rank is awake.  Returns true if it may sleep now.  The first call arms the
@@ -25959,13 +25172,17 @@ static const char *coll__threads_describe(const void *context)
     return "shared memory";
 }
 
-/* The tables of a rank.  Returns false: no memory. */
-static bool coll__thread_tables(coll__thread *me, const coll_allocator *memory)
+/* A rank's side of a domain; NULL: no memory. */
+static coll__thread *coll__thread_open(const coll_allocator *memory, coll__domain *domain, int rank)
 {
     const coll__codec usual = { .acc_size = 1 };  /* enough, except for a user's long elements                */
-    const coll__domain *domain = me->domain;
     const size_t size = (size_t)domain->size;
+    coll__thread *me = (coll__thread *)coll__allocate(memory, sizeof *me);
 
+    if (!me) return NULL;
+    me->domain = domain;
+    me->rank = rank;
+    me->rank_slot = coll__rank_slot_of(domain, rank);
     me->has_left = (unsigned char *)coll__allocate(memory, size);
     me->sources = (coll__source *)coll__allocate(memory, size * sizeof *me->sources);
     me->results = (void **)coll__allocate(memory, (size + 1) * sizeof *me->results);
@@ -25973,24 +25190,12 @@ static bool coll__thread_tables(coll__thread *me, const coll_allocator *memory)
                                     coll__combine_scratch(&usual, 2) + 2 * COLL__BLOCK);
     me->scratch_length = coll__round_up(me->scratch_length + COLL__GRID_BYTES, COLL__LINE);
     me->scratch = coll__take_lines(memory, me->scratch_length);       /* first touched by its own thread      */
-    if (!me->has_left || !me->sources || !me->results || !me->scratch) return false;
-    for (int i = 0; i < me->domain->size; i++) me->sources[i] = (coll__source){ NULL, COLL__AS_USER, i };
-    return domain->is_apart ? coll__shm_access_open(me, memory) : coll__sends_open(me);
-}
-
-/* A rank's side of a domain. */
-static coll__thread *coll__thread_open(const coll_allocator *memory, coll__domain *domain, int rank)
-{
-    coll__thread *me = (coll__thread *)coll__allocate(memory, sizeof *me);
-
-    if (!me) return NULL;
-    me->domain = domain;
-    me->rank = rank;
-    me->rank_slot = coll__rank_slot_of(domain, rank);
-    if (!coll__thread_tables(me, memory)) {
+    const bool has_rest = domain->is_apart ? coll__shm_access_open(me, memory) : coll__sends_open(me);
+    if (!me->has_left || !me->sources || !me->results || !me->scratch || !has_rest) {
         coll__thread_free(me);
         return NULL;
     }
+    for (int i = 0; i < domain->size; i++) me->sources[i] = (coll__source){ NULL, COLL__AS_USER, i };
     coll__member_init(&me->all, me, (coll__group *)coll__domain_at(domain, domain->all), coll__rank_slot_number(domain, rank));
     return me;
 }
@@ -26031,6 +25236,162 @@ static int coll__threads_host(void *context, int rank)
     return 0;
 }
 
+/* ---- transports/threads/coll_threads_shrink.h ---- */
+/* coll_threads_shrink.h - after a failure: the surviving ranks of a domain agree on flags, or migrate to a new one.
+ *
+ * The first rank that joins opens the migration.  The others find it by its list of ranks.  It is decided once all ranks have
+ * joined that have not left the old domain, or at the timeout.  The rank that detects this opens the new domain.
+ *
+ * An agreement is a migration without a new domain.  Of two ranks that are in different ones, the one that is ahead knows the
+ * decision that the other one still waits for. */
+#ifndef COLL_THREADS_SHRINK_H
+#define COLL_THREADS_SHRINK_H
+
+enum { COLL__MIGRATION_LOOK_MS = 100 };
+
+typedef struct coll__migration {
+    struct coll__migration *next;
+    int            count, users;                  /* users: ranks that have joined and not finished           */
+    int           *ranks;                         /* behind this struct                                       */
+    unsigned char *there, *failed;                /* places in the list that have joined; left out earlier    */
+    bool           is_decided, is_agree, is_bound;                /* bound: `flags` are those of all ranks    */
+    uint32_t       slot;                          /* decisions before it                                      */
+    uint64_t       flags, last;                   /* last: of the decision before it                          */
+    coll__domain     *fresh;                      /* NULL, once decided: no quorum, or no memory              */
+} coll__migration;
+
+/* Returns the migration of these ranks that this rank has not joined yet; opens it if needed.  The caller holds the domain's
+ * lock. */
+static coll__migration *coll__migration_find(coll__domain *domain, const int *ranks, int count, int me,
+                                             const coll_survivors *own)
+{
+    const size_t length = (size_t)count * sizeof *ranks, set = coll__places_length(count);
+    const uint32_t slot = own->known ? own->known->count : 0;
+
+    for (coll__migration *e = domain->migrations; e; e = e->next) {
+        const bool is_same = e->is_agree == own->is_agree && e->count == count && !memcmp(e->ranks, ranks, length);
+        if (is_same && !e->is_decided && (e->slot == slot || !e->is_agree) && !coll__place_in(e->there, me)) return e;
+    }
+    coll__migration *e = (coll__migration *)coll__allocate(coll__like(domain), sizeof *e + length + 2 * set);
+    if (!e) return NULL;
+    e->count = count;
+    e->is_agree = own->is_agree;
+    e->slot = slot;
+    e->flags = UINT64_MAX;
+    e->ranks = (int *)(void *)(e + 1);
+    e->there = (unsigned char *)(e->ranks + count);
+    e->failed = e->there + set;
+    memcpy(e->ranks, ranks, length);
+    e->next = domain->migrations;
+    domain->migrations = e;
+    return e;
+}
+
+/* The caller holds the domain's lock. */
+static void coll__migration_join(coll__domain *domain, coll__migration *e, int me, const coll_survivors *own)
+{
+    e->users++;
+    if (own->known && own->known->count >= e->slot) {
+        e->slot = own->known->count;
+        e->last = own->known->last;
+        for (int i = 0; i < e->count; i++) coll__place_set(e->failed, i, own->known->failed[i]);
+    }
+    for (coll__migration *o = domain->migrations; o; o = o->next) {           /* the later one ends an agreement */
+        coll__migration *const before = o->slot < e->slot ? o : e, *const later = before == o ? e : o;
+        const bool is_same = o->count == e->count && !memcmp(o->ranks, e->ranks, (size_t)e->count * sizeof *e->ranks);
+        if (!is_same || o->slot == e->slot || !before->is_agree || before->is_decided) continue;
+        before->is_decided = true;
+        before->flags = later->last;
+        for (int i = 0; i < e->count; i++) coll__place_set(before->there, i, !coll__place_in(later->failed, i));
+        coll__word_wake(&domain->doorbell);
+    }
+    if (e->is_decided) return;
+    coll__place_set(e->there, me, true);
+    if (e->is_agree && own->known->has_next) e->is_bound = true, e->flags = own->known->next;
+    else if (!e->is_bound) e->flags &= own->flags;
+}
+
+/* Decides the migration once all remaining ranks have joined, or at once if `is_late`. */
+static void coll__migration_decide(const coll__thread *thread, coll__migration *e, bool is_late)
+{
+    coll__domain *domain = thread->domain;
+    const coll_failure *const why = &domain->failure;
+    const int late = why->status == COLL_ERR_TIMEOUT ? why->rank : -1;        /* it has been given up          */
+    bool is_complete = true;
+
+    for (int i = 0; i < e->count; i++) {
+        const bool has_left = __atomic_load_n(&coll__rank_slot_of(domain, e->ranks[i])->has_left, __ATOMIC_ACQUIRE);
+        const bool may_come = !has_left && e->ranks[i] != late && !coll__place_in(e->failed, i);
+        if (!coll__place_in(e->there, i) && may_come) is_complete = false;
+    }
+    if (e->is_decided || (!is_complete && !is_late)) return;
+    e->is_decided = true;
+    for (int i = 0; i < e->count; i++) {
+        if (coll__place_in(e->failed, i)) coll__place_set(e->there, i, false);
+        else if (e->is_bound) coll__place_set(e->there, i, true);
+    }
+    const int there = coll__places_in(e->there, e->count);
+    if (!e->is_agree && coll__places_are_enough(e->there, e->count))
+        e->fresh = coll__domain_open(coll__like(domain), 0, there, there > coll__processors());
+    coll__domain_wake(thread);
+}
+
+static coll_status coll__migration_enter(coll__migration *e, int me, coll_survivors *out, coll_failure *failure)
+{
+    coll__survivors_in(e->there, e->ranks, e->count, me, out);
+    if (!coll__places_are_enough(e->there, e->count)) return coll__failed_too_few(failure, out->count, e->count);
+    if (!coll__place_in(e->there, me)) return coll__failed_given_up(failure);
+    out->flags = e->flags;
+    if (e->is_agree) return COLL_OK;
+    coll__thread *thread = e->fresh ? coll__thread_open(coll__like(e), e->fresh, out->rank) : NULL;
+    if (!thread) return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
+    out->context = thread;
+    pthread_mutex_lock(&e->fresh->lock);
+    e->fresh->holders++;
+    pthread_mutex_unlock(&e->fresh->lock);
+    return COLL_OK;
+}
+
+/* Agrees with the ranks of `ranks` that join in time, or migrates to a new domain with them. */
+static coll_status coll__threads_shrink(void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
+                                        coll_failure *failure)
+{
+    const coll__thread *const thread = (const coll__thread *)context;
+    coll__domain *domain = thread->domain;
+    const int64_t deadline = coll__deadline(timeout_ms);
+    int me = 0;
+
+    while (ranks[me] != thread->rank) me++;
+    pthread_mutex_lock(&domain->lock);
+    coll__migration *e = coll__migration_find(domain, ranks, count, me, out);
+    if (e) coll__migration_join(domain, e, me, out);
+    __atomic_add_fetch(&domain->sleepers, 1, __ATOMIC_SEQ_CST);   /* a leaving rank then rings the doorbell   */
+    while (e && !e->is_decided) {
+        const uint32_t seen = __atomic_load_n(&domain->doorbell, __ATOMIC_SEQ_CST);
+        coll__migration_decide(thread, e, coll__now() >= deadline);
+        const bool is_decided = e->is_decided;
+        pthread_mutex_unlock(&domain->lock);
+        if (!is_decided) coll__word_wait(&domain->doorbell, seen, coll__ms_until(deadline, COLL__MIGRATION_LOOK_MS));
+        pthread_mutex_lock(&domain->lock);
+    }
+    __atomic_sub_fetch(&domain->sleepers, 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&domain->lock);
+    if (!e) return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
+    const coll_status status = coll__migration_enter(e, me, out, failure);
+    pthread_mutex_lock(&domain->lock);
+    const bool is_last = --e->users == 0;
+    coll__migration **at = &domain->migrations;
+    while (is_last && *at != e) at = &(*at)->next;
+    if (is_last) *at = e->next;
+    pthread_mutex_unlock(&domain->lock);
+    if (is_last && e->fresh) coll__domain_release(e->fresh);
+    if (is_last) coll__give(e);
+    return status;
+}
+
+#endif /* COLL_THREADS_SHRINK_H */
+
+/* ---- transports/coll_threads.h, continued ---- */
 static const coll_transport coll__threads_transport = {
     .name = "threads",
     .send = coll__threads_send,
@@ -26144,56 +25505,23 @@ static const coll__transport_row coll__alone_row = { .traits = COLL__WHEN_NAMED 
 /* ---- transports/coll_tcp.h ---- */
 /* coll_tcp.h - ranks that are processes, connected by TCP.
  *
- *   tcp/coll_tcp_launch.h     the address of rank 0, from launchers
- *   tcp/coll_tcp_config.h   network settings of program and environment
- *   tcp/coll_tcp_wire.h       hellos, control messages, endpoints: formats and parsers
- *   tcp/coll_tcp_address.h    addresses as text and as bytes; name resolution
- *   tcp/coll_tcp_network.h    which addresses and ports of this host to use
- *   tcp/coll_tcp_socket.h     listening, and connecting to one or several addresses
- *   tcp/coll_tcp_pipe.h       a connection, independent of how its bytes are carried
- *   tcp/coll_tcp_record.h     pipes with records and checksums
- *   tcp/coll_tcp_tls.h       TLS
- *   tcp/coll_tcp_shm_pipe.h     a pipe through shared memory, between processes of one host
- *   tcp/coll_tcp_shm_segment.h       a segment that other ranks of this host may map
- *   tcp/coll_tcp_handshake.h      the handshake of every connection
- *   tcp/coll_tcp_dial.h       connecting to a rank: the connect and the handshake
- *   tcp/coll_tcp_stream.h     queues of messages over a pipe
- *   tcp/coll_tcp_lanes.h      a stream over several connections
- *   tcp/coll_tcp_io.h         poll and io_uring
- *   tcp/coll_tcp_system.h     system calls beyond POSIX, on Linux and elsewhere
- *   tcp/coll_tcp_watch.h      descriptors watched beside the transfers: epoll, or a list
- *   tcp/coll_tcp_heartbeat.h  heartbeats and failure detection
- *   tcp/coll_tcp_world.h      the state of a rank: endpoints, streams, control connections
- *   tcp/coll_tcp_endpoints.h  collecting and distributing endpoints
- *   tcp/coll_tcp_accept.h     opening data connections
- *   tcp/coll_tcp_probe.h      liveness probes, after rank 0 has left
- *   tcp/coll_tcp_control.h    decisions of the heartbeat; events
- *   tcp/coll_tcp_address_file.h a file with the address of rank 0
- *   tcp/coll_tcp_bootstrap.h  the start: all ranks connect to rank 0
- *   tcp/coll_tcp_fail.h       all ranks end with the first failure
- *   tcp/coll_tcp_consensus.h      after a failure: consensus on the members
- *   tcp/coll_tcp_shrink.h     the surviving ranks form a new job
- *   this file                 the transport's functions
- *
  * Every rank keeps one control connection to rank 0, for heartbeats, the first failure and orderly leaves; a thread serves it.
  * Data connections are made on first use by the lower of the two ranks: one per peer, channel and lane. */
 #ifndef COLL_TCP_H
 #define COLL_TCP_H
 
-enum { COLL__TCP_TRAITS = COLL__OPENS_ONE };
+enum { COLL__TCP_TRAITS = COLL__OPENS_ONE | COLL__ADMITS };
 
 #if COLL__HAS_TCP
 
 /* ---- transports/tcp/coll_tcp_system.h ---- */
-/* coll_tcp_system.h - system calls for TCP beyond POSIX: close-on-exec sockets, timeouts, connection state, and the holder of
- * a port.  One half is for Linux, the other for any POSIX system (COLL_PORTABLE, coll_system.h), where some of this is not
- * available. */
+/* coll_tcp_system.h - system calls for TCP beyond POSIX: close-on-exec sockets, timeouts, and connection state.  One half is for
+ * Linux, the other for any POSIX system (COLL_PORTABLE, coll_system.h), where some of this is not available. */
 #ifndef COLL_TCP_SYSTEM_H
 #define COLL_TCP_SYSTEM_H
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -26206,8 +25534,6 @@ enum { COLL__TCP_TRAITS = COLL__OPENS_ONE };
 #if !defined(MSG_NOSIGNAL)
 #define MSG_NOSIGNAL 0                            /* SO_NOSIGPIPE replaces it                                 */
 #endif
-
-static const char coll__holder_unknown[] = " (does another job use this port?)";
 
 static void coll__socket_number(int fd, int level, int name, int value)
 {
@@ -26238,6 +25564,13 @@ static COLL__UNUSED void coll__limit_unsent(int fd, int bytes)
     (void)fd, (void)bytes;
 }
 
+/* Bytes sent and not acknowledged by the peer's kernel.  Where this fails, a leaving rank does not wait for acknowledgments. */
+static int coll__unacknowledged(int fd)
+{
+    int count = 0;
+    return ioctl(fd, TIOCOUTQ, &count) ? 0 : count;
+}
+
 /* Two hosts may have one name, and even one address behind different routers; both at once they do not have. */
 static void coll__host_names(char *text, size_t room)
 {
@@ -26256,8 +25589,6 @@ static void coll__host_names(char *text, size_t room)
 }
 
 #if !defined(COLL_PORTABLE)
-
-#include <linux/sockios.h>
 
 /* ---- >>Linux ---- */
 
@@ -26301,13 +25632,6 @@ static int64_t coll__unanswered_ms(int fd)
     return info.probes > 0 || (info.unacked > 0 && info.retransmits > 0) ? (int64_t)info.last_ack_recv : -1;
 }
 
-/* Bytes sent and not acknowledged by the peer's kernel. */
-static int coll__unacknowledged(int fd)
-{
-    int count = 0;
-    return ioctl(fd, SIOCOUTQ, &count) ? 0 : count;
-}
-
 /* The process at the other end of a local socket; 0: unknown. */
 static int coll__process_behind(int fd)
 {
@@ -26337,52 +25661,6 @@ static void coll__host_text(char *text, size_t room)
     coll__print(text, room, "%s %llu", line, inode);
 }
 
-/* The inode of the socket that listens on a port; 0: not found. */
-static unsigned long coll__listener_inode(int port)
-{
-    static const char *const tables[] = { "/proc/net/tcp", "/proc/net/tcp6" };
-    unsigned long inode = 0;
-    char line[256];
-
-    for (int i = 0; i < 2 && !inode; i++) {
-        FILE *file = fopen(tables[i], "re");
-        while (file && !inode && fgets(line, sizeof line, file)) {
-            unsigned at, state;
-            unsigned long found;
-            if (sscanf(line, " %*d: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x %*x:%*x %*x:%*x %*x %*u %*d %lu", &at, &state,
-                       &found) == 3
-                && at == (unsigned)port && state == 0x0a) inode = found;
-        }
-        if (file) fclose(file);
-    }
-    return inode;
-}
-
-/* " (held by process 4711, trainer)", if the system permits; otherwise a question. */
-static void coll__holder_text(int port, char *text, size_t room)
-{
-    const unsigned long inode = coll__listener_inode(port);
-    char want[40], got[40], path[64], name[32] = "?";
-    glob_t all = { .gl_pathc = 0 };
-
-    coll__print(text, room, "%s", coll__holder_unknown);
-    coll__print(want, sizeof want, "socket:[%lu]", inode);
-    if (inode) (void)glob("/proc/[1-9]*/fd/*", GLOB_NOSORT, NULL, &all);
-    for (size_t i = 0; i < all.gl_pathc; i++) {
-        const ssize_t n = readlink(all.gl_pathv[i], got, sizeof got - 1);
-        got[n > 0 ? n : 0] = '\0';
-        if (strcmp(got, want)) continue;
-        const long process = strtol(all.gl_pathv[i] + strlen("/proc/"), NULL, 10);
-        coll__print(path, sizeof path, "/proc/%ld/comm", process);
-        FILE *file = fopen(path, "re");
-        if (file && fgets(name, sizeof name, file)) name[strcspn(name, "\n")] = '\0';
-        if (file) fclose(file);
-        coll__print(text, room, " (held by process %ld, %s)", process, name);
-        break;
-    }
-    globfree(&all);
-}
-
 #else
 
 /* ---- >>any POSIX system ---- */
@@ -26409,29 +25687,7 @@ static void coll__ask_again_within(int fd, int ms) { (void)fd, (void)ms; }
 static int64_t coll__unanswered_ms(int fd) { return (void)fd, -1; }
 static int coll__process_behind(int fd) { return (void)fd, 0; }
 
-/* The call differs between systems.  Without one, a leaving rank does not wait for acknowledgments. */
-static int coll__unacknowledged(int fd)
-{
-    int count = 0;
-#if defined(SO_NWRITE)
-    socklen_t length = sizeof count;
-    return getsockopt(fd, SOL_SOCKET, SO_NWRITE, &count, &length) ? 0 : count;
-#elif defined(FIONWRITE)
-    return ioctl(fd, FIONWRITE, &count) ? 0 : count;
-#elif defined(TIOCOUTQ)
-    return ioctl(fd, TIOCOUTQ, &count) ? 0 : count;
-#else
-    return (void)fd, count;
-#endif
-}
-
 static void coll__host_text(char *text, size_t room) { coll__host_names(text, room); }
-
-static void coll__holder_text(int port, char *text, size_t room)
-{
-    (void)port;
-    coll__print(text, room, "%s", coll__holder_unknown);
-}
 
 #endif
 #endif /* COLL_TCP_SYSTEM_H */
@@ -26680,18 +25936,27 @@ static coll_status coll__launch_master(coll__bootstrap *out)
     return COLL_OK;
 }
 
-/* The first host of the step, and a port from 20000 to 29999, derived from the job and step numbers. */
+/* "Slurm 4711.0": the job and its step, and how often the job was restarted.  false: no job. */
+static bool coll__launch_step(coll__bootstrap *out)
+{
+    const char *const job = coll__environment("SLURM_JOB_ID"), *const step = coll__environment("SLURM_STEP_ID");
+    const char *const again = coll__environment("SLURM_RESTART_COUNT");
+
+    if (job) coll__print(out->job, sizeof out->job, "Slurm %.90s.%.90s%s%.90s", job, step ? step : "0", again ? "." : "",
+                         again ? again : "");
+    return job != NULL;
+}
+
+/* The first host of the step, and a port from 20000 to 29999, derived from the name of the job. */
 static coll_status coll__launch_slurm(coll__bootstrap *out)
 {
-    const char *list = coll__environment("SLURM_STEP_NODELIST"), *job = coll__environment("SLURM_JOB_ID");
-    const char *step = coll__environment("SLURM_STEP_ID");
+    const char *list = coll__environment("SLURM_STEP_NODELIST");
     char host[COLL__ADDRESS_ROOM - 16];
 
-    if (!list || !job) return COLL_OK;
+    if (!list || !coll__launch_step(out)) return COLL_OK;
     if (!coll__nodelist_first(list, host, sizeof host))
         return coll__start_failed(COLL_ERR_ARGUMENT, "SLURM_STEP_NODELIST=%.120s is no list of hosts: set COLL_ADDR=host:port",
                                   list);
-    coll__print(out->job, sizeof out->job, "Slurm %.100s.%.100s", job, step ? step : "0");
     coll__launch_at(out, host, 20000 + (int)(coll__text_hash(out->job, 0) % 10000));
     return COLL_OK;
 }
@@ -26708,24 +25973,6 @@ static bool coll__private_directory(char *path, size_t room)
     return !lstat(path, &s) && S_ISDIR(s.st_mode) && s.st_uid == geteuid() && !(s.st_mode & (S_IWGRP | S_IWOTH));
 }
 
-/* All ranks on one host, with a common job id: use a file named after it. */
-static void coll__launch_one_host(coll__bootstrap *out, const coll__launched *l)
-{
-    char job[128] = "", directory[COLL__ADDRESS_ROOM - 40];
-    int fd = -1, process = 0;                     /* Hydra: at the other end of PMI_FD; it has started all ranks of this host */
-    const char *named = l->by ? coll__environment(l->by->job) : NULL, *nodes = coll__environment("FLUX_JOB_NNODES");
-    const bool is_flux = l->by && !strcmp(l->by->name, "Flux") && nodes && !strcmp(nodes, "1");
-
-    if (!l->by || (l->local_size != l->size && !is_flux)) return;
-    if (named) coll__print(job, sizeof job, "%.120s", named);
-    else if (!strcmp(l->by->name, "MPICH") && coll__parse_int(coll__variable("PMI_FD"), 0, INT_MAX, &fd)
-             && (process = coll__process_behind(fd)) > 0) coll__print(job, sizeof job, "%d", process);
-    if (!*job || !coll__private_directory(directory, sizeof directory)) return;
-    coll__print(out->job, sizeof out->job, "%s %s", l->by->name, job);
-    coll__print(out->address, sizeof out->address, "file:%s/job-%08x", directory, coll__text_hash(out->job, 0));
-    out->is_on_one_host = true;
-}
-
 /* Has srun started the ranks?  With --mpi=pmi2 it also sets PMI's variables, with the same values. */
 static bool coll__is_step_of_slurm(const coll__launched *l)
 {
@@ -26733,6 +25980,34 @@ static bool coll__is_step_of_slurm(const coll__launched *l)
 
     return l->by && coll__parse_int(coll__variable("SLURM_PROCID"), 0, INT_MAX, &rank)
            && coll__parse_int(coll__variable("SLURM_STEP_NUM_TASKS"), 1, INT_MAX, &size) && rank == l->rank && size == l->size;
+}
+
+/* What the launcher calls the job, and this try or step of it.  srun's variables may be those of other launchers' agents, which
+ * know how many ranks are on a host, or of ranks that are numbered by hand. */
+static void coll__launch_job(coll__bootstrap *out, const coll__launched *l)
+{
+    const bool is_step = coll__is_step_of_slurm(l) && l->local_size == 0 && strncmp(l->by->name, "COLL", 4);
+    const char *const job = l->by ? coll__environment(l->by->job) : NULL;
+    const char *const part = l->by ? coll__environment(l->by->part) : NULL;
+
+    if (is_step) (void)coll__launch_step(out);
+    else if (job)
+        coll__print(out->job, sizeof out->job, "%s %.100s%s%.100s", l->by->name, job, part ? "." : "", part ? part : "");
+}
+
+/* All ranks on one host, with a common job id: use a file named after it. */
+static void coll__launch_one_host(coll__bootstrap *out, const coll__launched *l)
+{
+    char directory[COLL__ADDRESS_ROOM - 40];
+    int fd = -1, process = 0;                     /* Hydra: at the other end of PMI_FD; it has started all ranks of this host */
+    const bool is_flux = l->by && !strcmp(l->by->name, "Flux") && coll__parse_int(coll__variable("FLUX_JOB_NNODES"), 1, 1, &fd);
+
+    if (!l->by || l->by->part || (l->local_size != l->size && !is_flux)) return;
+    if (!strcmp(l->by->name, "MPICH") && coll__parse_int(coll__variable("PMI_FD"), 0, INT_MAX, &fd)
+        && (process = coll__process_behind(fd)) > 0) coll__print(out->job, sizeof out->job, "MPICH %d", process);
+    if (!*out->job || !coll__private_directory(directory, sizeof directory)) return;
+    coll__print(out->address, sizeof out->address, "file:%s/job-%08x", directory, coll__text_hash(out->job, 0));
+    out->is_on_one_host = true;
 }
 
 /* Find the address of rank 0. */
@@ -26817,6 +26092,7 @@ typedef struct coll__tcp_settings {
     int         auth;                             /* COLL__AUTH_...                                           */
     bool        is_open;                          /* public addresses may be used without a key               */
     bool        lacks_tls;                        /* with a key, but `security` unset and no TLS compiled in  */
+    bool        is_newcomer;                      /* of coll_join                                             */
     char        key[COLL__KEY_MOST + 2];
 } coll__tcp_settings;
 
@@ -26983,7 +26259,11 @@ static coll_status coll__tcp_configure(coll__tcp_settings *s, const coll__settin
     memset(s, 0, sizeof *s);
     s->config = of->config;
     s->arithmetic = of->arithmetic;
+    s->is_newcomer = of->is_newcomer;
+    coll__launch_job(&s->place, &of->launch);
     if ((status = coll__settle_address(s, of)) < 0 || (status = coll__settle_left_out(&s->config)) < 0) return status;
+    if (s->is_newcomer && !strncmp(s->config.address, "file:", 5))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "join: a rendezvous file is only for the start of a job: give host:port");
     if ((status = coll__settle_security(s)) < 0) return status;
     if (*s->place.job) {                          /* its name becomes part of the world name                  */
         coll__print(s->world, sizeof s->world, "%s %s", s->place.job, s->config.world);
@@ -27024,7 +26304,10 @@ enum {
 
 /* ---- >>hello: the first bytes on every connection, from the caller; with a key, the answer too ---- */
 
-typedef enum coll__purpose { COLL__PURPOSE_JOIN = 1, COLL__PURPOSE_DATA, COLL__PURPOSE_PROBE } coll__purpose;
+typedef enum coll__purpose {
+    COLL__PURPOSE_JOIN = 1, COLL__PURPOSE_DATA, COLL__PURPOSE_PROBE,
+    COLL__PURPOSE_NEWCOMER                        /* a process that asks to join the job                      */
+} coll__purpose;
 
 /* All but the last member is sent.  The first ones have these places in every version. */
 typedef struct coll__hello {
@@ -27077,6 +26360,8 @@ static const char *coll__hello_fault(coll__hello *hello, const unsigned char *wo
                     (unsigned)hello->version, COLL__WIRE_VERSION);
         return hello->why;
     }
+    if (hello->purpose == COLL__PURPOSE_NEWCOMER && memcmp(hello->world, world, COLL__WORLD_LENGTH))
+        return "no process can join this job: its name is another one (COLL_WORLD), or it is not elastic (COLL_ELASTIC)";
     if (hello->size != size) {
         coll__print(hello->why, sizeof hello->why, "job size %u at rank %u, and %d at rank %d: start all ranks with one size",
                     (unsigned)hello->size, (unsigned)hello->rank, size, hello->to);
@@ -27085,7 +26370,7 @@ static const char *coll__hello_fault(coll__hello *hello, const unsigned char *wo
     if (memcmp(hello->world, world, COLL__WORLD_LENGTH)) return "it belongs to another job (COLL_WORLD differs)";
     if (hello->rank < 0 || hello->rank >= size) return "its rank is out of range";
     if (hello->to < 0 || hello->to >= size) return "the rank that it calls is out of range";
-    if (hello->purpose < COLL__PURPOSE_JOIN || hello->purpose > COLL__PURPOSE_PROBE) return "its purpose is unknown";
+    if (hello->purpose < COLL__PURPOSE_JOIN || hello->purpose > COLL__PURPOSE_NEWCOMER) return "its purpose is unknown";
     if (hello->channel < 0 || hello->channel >= COLL_CHANNEL_COUNT) return "its channel is unknown";
     if ((hello->auth & ~COLL__AUTH_CHECK) > COLL__AUTH_TLS) return "its security is unknown";
     if (hello->more_lanes >= COLL__LANES_MOST || hello->lane < 0 || hello->lane > hello->more_lanes)
@@ -27117,12 +26402,14 @@ typedef enum coll__control_note {
     COLL__CONTROL_FAIL,                           /* the job has failed: status, suspect rank, text            */
     COLL__CONTROL_BYE,                            /* `rank` has left in order                                 */
     COLL__CONTROL_WAITING,                        /* the rank waits: heads of this call and of the previous one */
-    COLL__CONTROL_ENDPOINT,                       /* to rank 0: this rank's endpoint                          */
+    COLL__CONTROL_ENDPOINT,                       /* to rank 0: this rank's; to a newcomer at another one: rank 0's */
     COLL__CONTROL_LISTEN,                         /* from rank 0: listen at these addresses                   */
     COLL__CONTROL_MISSING,                        /* from rank 0, during the start: missing ranks             */
     COLL__CONTROL_HEARTBEAT,                      /* `rank` is alive; its activity                            */
     COLL__CONTROL_WHERE,                          /* to rank 0: send the heartbeat of `rank`                  */
     COLL__CONTROL_MEMBERS,                        /* coll_shrink: up to 224 bytes of a note of the consensus  */
+    COLL__CONTROL_TAKEN,                          /* to a newcomer: its rank and its world; the table follows */
+    COLL__CONTROL_REPORT,                         /* COLL__CONTROL_FAIL of a rank that waits for the decision  */
     COLL__CONTROL_LIMIT
 } coll__control_note;
 
@@ -27168,8 +26455,9 @@ static bool coll__control_read(const unsigned char *at, int size, coll__control 
     memset(control, 0, sizeof *control);
     if (coll__get16(at) != COLL__CONTROL_MAGIC || note < COLL__CONTROL_WELCOME || note >= COLL__CONTROL_LIMIT) return false;
     if (status > 0 || status < COLL_ERR_FORKED || rank < -1 || rank >= size) return false;
-    if ((note == COLL__CONTROL_FAIL || note == COLL__CONTROL_REFUSE) && status == COLL_OK) return false;
-    if (note >= COLL__CONTROL_HEARTBEAT && rank < 0) return false;
+    const bool is_failure = note == COLL__CONTROL_REFUSE || note == COLL__CONTROL_FAIL || note == COLL__CONTROL_REPORT;
+    if (is_failure && status == COLL_OK) return false;
+    if (!is_failure && note >= COLL__CONTROL_HEARTBEAT && rank < 0) return false;
     control->note = (coll__control_note)note;
     control->what.status = (coll_status)status;
     control->what.rank = rank;
@@ -27241,7 +26529,7 @@ typedef struct coll__endpoint {
     uint32_t segment;                             /* descriptor of its segment, plus 1; 0: none               */
     uint32_t site;                                /* digest of coll_config.site                               */
     char     name[COLL__NAME_LENGTH];             /* of its host                                              */
-    uint32_t unused;
+    uint32_t place;                               /* in the world behind that of newcomers, plus 1; 0: in order */
 } coll__endpoint;
 
 enum { COLL__ENDPOINT_LENGTH = sizeof(coll__endpoint) };
@@ -27273,7 +26561,7 @@ static void coll__digest(unsigned char *out, const char *text)
     for (uint32_t k = 0; k < 4; k++) coll__put32(out + 4 * k, coll__text_hash(text, k * 0x9e3779b9u));
 }
 
-/* The world id: digest of size, name and more. */
+/* The world id: digest of size, name and more.  Newcomers know no size: 0. */
 static void coll__world_id(unsigned char *out, int size, const char *name, const char *more)
 {
     char text[400];
@@ -27743,7 +27031,6 @@ static int coll__socket_failed(int fd)
  * two jobs could share a port.  The IPv6 wildcard address includes IPv4, and without IPv6 it is that of IPv4. */
 static int coll__listen_at(const coll__address *a)
 {
-    static const unsigned char v4[16] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
     const bool is_v4 = coll__is_v4(a->bytes);
     const int fd = coll__socket(coll__family_of(a), SOCK_STREAM, false);
 
@@ -27755,7 +27042,8 @@ static int coll__listen_at(const coll__address *a)
         (void)coll__socket_failed(fd);
     }
     if (is_v4 || !coll__is_wide(a->bytes) || (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL && errno != EINVAL)) return -1;
-    const coll__address only = coll__address_with(v4, a->port);
+    coll__address only = { .port = a->port };
+    memcpy(only.bytes, coll__v4_prefix, sizeof coll__v4_prefix);
     return coll__listen_at(&only);
 }
 
@@ -27858,13 +27146,6 @@ static void coll__way_ends(coll__way *way, const char *why)
     coll__print(way->why, sizeof way->why, "%s", why);
 }
 
-static void coll__way_begin(coll__way *way)
-{
-    way->is_begun = true;
-    way->fd = coll__dial_from(&way->to, coll__is_wide(way->from.bytes) ? NULL : &way->from);
-    if (way->fd < 0) coll__way_ends(way, strerror(errno));
-}
-
 /* Wait at most `ms`.  Returns a connected way, or -1. */
 static int coll__ways_look(coll__ways *ways, int ms)
 {
@@ -27895,7 +27176,10 @@ static int coll__ways_connect(coll__ways *ways, int64_t limit)
         const int64_t now = coll__now();
         if ((open == 0 && waiting < 0) || now >= limit) break;
         if (waiting >= 0 && (open == 0 || now >= next)) {
-            coll__way_begin(&ways->way[waiting]);
+            coll__way *const way = &ways->way[waiting];
+            way->is_begun = true;
+            way->fd = coll__dial_from(&way->to, coll__is_wide(way->from.bytes) ? NULL : &way->from);
+            if (way->fd < 0) coll__way_ends(way, strerror(errno));
             next = now + (int64_t)COLL__STAGGER_MS * COLL__MS;
         }
         const int found = coll__ways_look(ways, coll__ms_until(waiting >= 0 && next < limit ? next : limit, 1000));
@@ -29096,22 +28380,26 @@ static void coll__shm_segment_close(coll__shm_segment *segment)
     *segment = coll__no_segment;
 }
 
-/* coll__no_segment: not available. */
-static coll__shm_segment coll__shm_segment_open(void)
+/* A segment of this process, mapped with access PROT_...; coll__no_segment: not available. */
+static coll__shm_segment coll__shm_segment_new(size_t length, int access)
 {
-    coll__shm_segment segment = { coll__segment_make(COLL__SEGMENT_LENGTH), 0, NULL };
+    coll__shm_segment segment = { coll__segment_make(length), 0, NULL };
 
-    if (segment.fd >= 0) segment.at = (unsigned char *)coll__segment_map(segment.fd, COLL__SEGMENT_LENGTH);
+    if (segment.fd >= 0) segment.at = (unsigned char *)coll__segment_map_part(segment.fd, 0, length, access);
     if (!segment.at) {
         coll__close_fd(&segment.fd);
         return coll__no_segment;
     }
 #if defined(MADV_DONTDUMP)
-    (void)madvise(segment.at, COLL__SEGMENT_LENGTH, MADV_DONTDUMP);
+    (void)madvise(segment.at, length, MADV_DONTDUMP);
 #endif
     segment.id = coll__fd_id(segment.fd);
-    *(coll__shm_segment_head *)(void *)segment.at = (coll__shm_segment_head){ .magic = COLL__SEGMENT_MAGIC };
     return segment;
+}
+
+static coll__shm_segment coll__shm_segment_open(void)
+{
+    return coll__shm_segment_new(COLL__SEGMENT_LENGTH, PROT_READ | PROT_WRITE);
 }
 
 /* Write the owner and the world id, by which others recognize the segment. */
@@ -29120,6 +28408,7 @@ static void coll__shm_segment_sign(const coll__shm_segment *segment, int rank, c
     coll__shm_segment_head *head = (coll__shm_segment_head *)(void *)segment->at;
 
     if (!head) return;
+    head->magic = COLL__SEGMENT_MAGIC;
     head->rank = (uint32_t)rank;
     head->base = (uint64_t)(uintptr_t)segment->at;
     memcpy(head->world, world, sizeof head->world);
@@ -29205,7 +28494,8 @@ typedef struct coll__identity {
     struct coll__past *past;                      /* NULL: the job has not shrunk                             */
 } coll__identity;
 
-/* The agreement that made this job (coll_tcp_consensus.h): ranks that still connect for it get the decision. */
+/* Another identity of this process.  The agreement that made this job (coll_tcp_consensus.h): ranks that still connect for it get
+ * the decision.  Or that of the job for newcomers (coll_tcp_join.h), without bytes. */
 typedef struct coll__past {
     coll__identity us;                            /* contains the agreement before it                         */
     unsigned char *bytes;                         /* control messages with the decision                       */
@@ -29271,7 +28561,8 @@ static bool coll__past_is_meant(coll__handshake *g, const coll__identity *us)
     coll__hello hello;
 
     for (const coll__past *p = us->past; COLL__HAS_SHRINK && p; p = p->us.past) {
-        if (coll__hello_read(g->call, p->us.world, p->us.size, &hello) || hello.purpose != COLL__PURPOSE_JOIN) continue;
+        if (coll__hello_read(g->call, p->us.world, p->us.size, &hello)) continue;
+        if (hello.purpose != (p->bytes ? COLL__PURPOSE_JOIN : COLL__PURPOSE_NEWCOMER)) continue;
         g->hello = hello;
         g->past = p;
         return true;
@@ -29296,6 +28587,8 @@ static inline const coll__identity *coll__greeted_as(const coll__handshake *g, c
 
 /* ---- >>begin ---- */
 
+static inline bool coll__purpose_joins(int purpose) { return purpose == COLL__PURPOSE_JOIN || purpose == COLL__PURPOSE_NEWCOMER; }
+
 static void coll__hello_as(coll__hello *hello, const coll__identity *us)
 {
     hello->rank = us->rank;
@@ -29303,7 +28596,7 @@ static void coll__hello_as(coll__hello *hello, const coll__identity *us)
     hello->epoch = us->epoch;
     hello->auth = (unsigned char)us->auth;
     hello->arithmetic = us->arithmetic;
-    if (hello->purpose == COLL__PURPOSE_JOIN) hello->more_lanes = us->more_lanes;
+    if (coll__purpose_joins(hello->purpose)) hello->more_lanes = us->more_lanes;
     memcpy(hello->world, us->world, sizeof us->world);
     memcpy(hello->host, us->host, sizeof us->host);
     memset(hello->nonce, 0, sizeof hello->nonce);
@@ -29578,7 +28871,7 @@ static coll_status coll__handshake_hear(coll__handshake *g, const coll__identity
         return coll__handshake_failed(g, COLL_ERR_PROTOCOL, "it calls rank %d, and this is rank %d", g->hello.to, us->rank);
     if (g->hello.auth != us->auth) return coll__handshake_check_auth(g, us);
     if (g->hello.arithmetic != us->arithmetic) return coll__handshake_differ(g, us);
-    const bool needs_one = g->hello.purpose != COLL__PURPOSE_JOIN && g->hello.more_lanes == 0;
+    const bool needs_one = !coll__purpose_joins(g->hello.purpose) && g->hello.more_lanes == 0;
     if (g->hello.more_lanes != us->more_lanes && !needs_one)
         return coll__handshake_failed(g, COLL_ERR_PROTOCOL, "it makes %d connections to a peer, and here it is %d (COLL_LANES)",
                                       g->hello.more_lanes + 1, us->more_lanes + 1);
@@ -29652,7 +28945,7 @@ static coll_status coll__handshake_finish(coll__handshake *g, const coll__identi
 /* ---- transports/tcp/coll_tcp_dial.h ---- */
 /* coll_tcp_dial.h - connecting to a rank: the connect and the handshake, without blocking.
  *
- * Data connections, liveness probes and agreements all connect so.  The caller decides which address is next, and when. */
+ * Data connections decide themselves which address is next, and when; all others have a dialler. */
 #ifndef COLL_TCP_DIAL_H
 #define COLL_TCP_DIAL_H
 
@@ -29697,6 +28990,35 @@ static void coll__dial_end(coll__handshake **g)
     if (*g) coll__pipe_close(&(*g)->pipe);
     coll__give(*g);
     *g = NULL;
+}
+
+/* An address of a rank; link-local ones get the interface of this rank's connection to rank 0. */
+static coll__address coll__endpoint_address(const coll__endpoint *to, int which, unsigned scope)
+{
+    coll__address a = coll__address_with(to->addresses[which], to->port);
+
+    if (coll__is_link_local(a.bytes)) a.scope = scope;
+    return a;
+}
+
+/* Attempts to connect to a rank, one after the other, each to its next address. */
+typedef struct coll__dialler {
+    coll__handshake *handshake;                   /* of the attempt under way; NULL: none                     */
+    int     calls, refusals;                      /* attempts; refused connects, in a row                     */
+    int64_t call_at;                              /* the caller begins none earlier                           */
+} coll__dialler;
+
+/* Begin an attempt, or continue it.  COLL_OK: take the pipe of its handshake.  An error: as above.  The caller ends it. */
+static coll_status coll__dialler_advance(coll__dialler *d, const coll__identity *us, const coll__endpoint *to, unsigned scope,
+                                         coll__hello hello, int *error)
+{
+    const coll__address a = coll__endpoint_address(to, d->handshake ? 0 : d->calls++ % to->count, scope);
+
+    if (!d->handshake) d->handshake = coll__dial_begin(us, &a, hello, coll__never);
+    *error = d->handshake ? 0 : errno;
+    const coll_status status = *error ? COLL_ERR_PEER : coll__dial_advance(d->handshake, us, error);
+    if (*error || d->handshake->is_reached) d->refusals = *error == ECONNREFUSED ? d->refusals + 1 : 0;
+    return status;
 }
 
 #endif /* COLL_TCP_DIAL_H */
@@ -29812,12 +29134,6 @@ static inline int coll__pieces_of(struct iovec *at, coll_xfer *x)
 static inline short coll__stream_query(const coll__stream *s)
 {
     return (short)((s->in.first || s->owes ? POLLIN : 0) | (s->out.first ? POLLOUT : 0));
-}
-
-static void coll__stream_close(coll__stream *s)
-{
-    coll__dial_end(&s->handshake);
-    coll__pipe_close(&s->pipe);
 }
 
 /* ---- >>sending ---- */
@@ -30454,7 +29770,6 @@ static void coll__stripe_set_leave(coll__stream *s, int64_t deadline)
 #define COLL_TCP_IO_H
 
 #if COLL__HAS_URING
-#if defined(__clang__) || defined(__GNUC__)
 #pragma GCC diagnostic push                       /* for liburing's inline functions                          */
 #pragma GCC diagnostic ignored "-Wpedantic"
 #pragma GCC diagnostic ignored "-Wconversion"
@@ -30463,7 +29778,6 @@ static void coll__stripe_set_leave(coll__stream *s, int64_t deadline)
 #pragma GCC diagnostic ignored "-Wcast-qual"
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #pragma GCC diagnostic ignored "-Wsign-compare"
-#endif
 #include <dlfcn.h>
 #include <sys/auxv.h>
 #include <liburing.h>
@@ -30472,9 +29786,7 @@ static void coll__stripe_set_leave(coll__stream *s, int64_t deadline)
 #define COLL__HAS_URING 0
 #define COLL__URING_LACK "compiled without liburing, whose header is older than 2.2"
 #endif
-#if defined(__clang__) || defined(__GNUC__)
 #pragma GCC diagnostic pop
-#endif
 #endif
 
 #if COLL__HAS_URING
@@ -30784,6 +30096,9 @@ static coll_status coll__io_open(coll__io *io, const coll_allocator *memory, con
     if (watch || doorbell || !io->fds)
         return coll__start_failed(COLL_ERR_SYSTEM, "descriptors to wait with: %s",
                                   strerror(watch ? watch : doorbell ? doorbell : ENOMEM));
+    /* While a table of descriptors grows, all threads of the process may wait in the kernel, the heartbeat too: grow it now. */
+    int last = fcntl(io->doorbell.fd, F_DUPFD_CLOEXEC, (int)coll__least(2 * streams, INT_MAX));
+    coll__close_fd(&last);
     if (!strcmp(mode, "poll")) return COLL_OK;
     io->refusal = coll__uring_open(io);
     io->is_uring = io->refusal == 0;
@@ -30842,18 +30157,13 @@ static void coll__io_wait_events(coll__io *io, int wait_ms) { coll__watched_wait
 /* ---- transports/coll_tcp.h, continued ---- */
 COLL__FOR_SIZE
 /* ---- transports/tcp/coll_tcp_heartbeat.h ---- */
-/* coll_tcp_heartbeat.h - the control connections while a job runs: heartbeats, failure decision, orderly leaves, activity.
+/* coll_tcp_heartbeat.h - the control connections while a job runs: heartbeats, failures, orderly leaves, activity.
  *
  * Every rank has a control connection to rank 0.  On it, each side sends COLL__BEATS heartbeats per liveness_timeout_ms, with
- * its activity.  Silence is measured from the last received bytes.  The limit is liveness_timeout_ms plus one heartbeat
- * interval, so a rank that is suspended for less is never declared dead.  Received bytes are read before a decision, for the
- * detector itself may have been suspended.  Rank 0 is the failure detector for all ranks; each rank watches rank 0.  The first
- * failure that rank 0 detects or receives is the decision.  It sends the decision to all, and after it the ranks that die
- * later.  If rank 0 dies, each rank detects that itself, and uses the same sentence.  If a data connection between two other
- * ranks gets no answers, its ends detect that and report to rank 0.  If rank 0 has left, each rank decides for itself, and
- * probes the ranks that it waits for (coll_tcp_probe.h).
+ * its activity.  What silence, closes and reports mean is in core/membership/coll_detector.h and coll_outcome.h.  If a data
+ * connection between two other ranks gets no answers, its ends report that to rank 0.
  *
- * A thread does this, so it goes on while the program computes, and stops if the process is suspended.  It shares its state
+ * A thread (coll_tcp_control.h) goes on while the program computes, and stops if the process is suspended.  It shares its state
  * with the calling thread under a lock that is not held while waiting; `news` and a doorbell notify that thread.  Without the
  * thread (liveness_timeout_ms < 0) the calling thread reads the connections when idle, and silence is not detected.
  *
@@ -30861,29 +30171,313 @@ COLL__FOR_SIZE
 #ifndef COLL_TCP_HEARTBEAT_H
 #define COLL_TCP_HEARTBEAT_H
 
+/* ---- core/membership/coll_outcome.h ---- */
+/* coll_outcome.h - the outcome of a failure: all members get one status and one sentence, which name the same member.
+ *
+ * The first failure that member 0 detects or receives is the decision.  It sends that to all, and the deaths after it.  Another
+ * member reports what it detects, and waits.  If member 0 has left or is dead, what a member detects is its decision.
+ *
+ * If member 0 was stopped, and others have declared it dead, their decisions and the ends of their lines arrive in any order.
+ * The decision then is that member 0 is dead, unless the program has an earlier one. */
+#ifndef COLL_OUTCOME_H
+#define COLL_OUTCOME_H
+
+/* ---- core/membership/coll_detector.h ---- */
+/* coll_detector.h - the failure detector: which members of a world are silent, have left, or are dead.
+ *
+ * This is a state machine without socket, thread, clock, or memory of its own.  Member 0 watches all others, and each of them
+ * watches member 0.  If member 0 has left, a member watches those to which it has opened a line.
+ *
+ *     silence    A member is dead if nothing is received from it for the timeout and one beat: so one that is stopped for less
+ *                than the timeout is not.  All lines are read before that is checked.
+ *     sleep      A member whose turns are more than half the timeout apart was stopped itself.  The others get another half.
+ *     together   Members that fail together exceed the limit at different times: those that are silent for the timeout die with
+ *                the first.  If these are most of the world, it is member 0 that is cut off (coll_outcome.h).
+ *     path       A connection without beats is silent if data in flight on it has no answer within the limit of silence. */
+#ifndef COLL_DETECTOR_H
+#define COLL_DETECTOR_H
+
+
+enum { COLL__BEATS = 8 };                         /* per timeout                                              */
+
+typedef struct coll__detector_line {
+    bool    is_up, is_met;                        /* it is reached; a note has come on it                     */
+    int64_t heard_at, refused_at;                 /* the last bytes; the first refusal                        */
+} coll__detector_line;
+
+typedef enum coll__line_end { COLL__END_IN_ORDER, COLL__END_EARLY, COLL__END_DEATH } coll__line_end;
+
+typedef struct coll__members { unsigned char *has; int *list, count; } coll__members;       /* in the order of the list */
+
+typedef struct coll__detector {
+    int     me, size, watched;                    /* watched: this many members, from 0 on                    */
+    bool    has_slept;
+    int64_t timeout;                              /* 0: silence is no death                                   */
+    int64_t turned_at, woke_at, beat_at;          /* the last turn; the last one after a sleep; the next beat */
+    coll__members left, dead;
+    coll__detector_line *lines;
+} coll__detector;
+
+static inline int64_t coll__beat_interval(const coll__detector *d) { return d->timeout / COLL__BEATS; }
+static inline int64_t coll__silence_limit(const coll__detector *d) { return d->timeout + coll__beat_interval(d); }
+static inline size_t coll__detector_memory(int n) { return (size_t)n * (sizeof(coll__detector_line) + 2 * sizeof(int) + 2); }
+
+/* `memory` has coll__detector_memory(size) bytes, which are 0.  Set `timeout`, turned_at and beat_at when its turns begin. */
+static void coll__detector_open(coll__detector *d, void *memory, int size, int me)
+{
+    *d = (coll__detector){ .me = me, .size = size, .watched = me == 0 ? size : 1, .lines = (coll__detector_line *)memory };
+    d->left.list = (int *)(void *)(d->lines + size);
+    d->dead.list = d->left.list + size;
+    d->left.has = (unsigned char *)(d->dead.list + size);
+    d->dead.has = d->left.has + size;
+}
+
+/* Returns false: it is in the list already. */
+static bool coll__members_add(coll__members *m, int member)
+{
+    if (m->has[member]) return false;
+    m->has[member] = 1;
+    m->list[m->count++] = member;
+    return true;
+}
+
+/* ---- >>what happens ---- */
+
+/* The line to a member is up: its silence counts from now on.  is_met: it is in this world for certain. */
+static void coll__detector_up(coll__detector *d, int member, bool is_met, int64_t now)
+{
+    d->lines[member] = (coll__detector_line){ .is_up = true, .is_met = is_met, .heard_at = now };
+}
+
+/* Bytes have come.  Lines behind `size` were opened by the other end, and are not watched. */
+static void coll__detector_heard(coll__detector *d, int line, int64_t now) { if (line < d->size) d->lines[line].heard_at = now; }
+
+/* A note has come, about `about`.  Returns which member it counts for. */
+static int coll__detector_met(coll__detector *d, int line, int about)
+{
+    if (line < d->size) d->lines[line].is_met = true;
+    return d->me != 0 && line == 0 ? about : line % d->size;
+}
+
+/* The line has ended. */
+static coll__line_end coll__detector_ended(coll__detector *d, int member)
+{
+    d->lines[member].is_up = false;
+    if (d->left.has[member]) return COLL__END_IN_ORDER;
+    if (!d->lines[member].is_met) return d->me == 0 || member == 0 ? COLL__END_EARLY : COLL__END_IN_ORDER;
+    (void)coll__members_add(&d->dead, member);
+    return COLL__END_DEATH;
+}
+
+/* So many connects in a row were refused.  Returns whether it is gone: all its addresses have refused them for the timeout. */
+static bool coll__detector_refused(coll__detector *d, int member, int refusals, int addresses, int64_t now)
+{
+    if (refusals == 1) d->lines[member].refused_at = now;
+    return refusals >= addresses && now - d->lines[member].refused_at > d->timeout;
+}
+
+/* Has this process been stopped so long that others may have declared it dead? */
+static bool coll__detector_slept(const coll__detector *d, int64_t now)
+{
+    return d->has_slept || (d->timeout > 0 && now - d->turned_at > d->timeout / 2);
+}
+
+/* Returns whether a beat is due. */
+static bool coll__detector_turn(coll__detector *d, int64_t now)
+{
+    if (now - d->turned_at > d->timeout / 2) d->has_slept = true, d->woke_at = now;
+    d->turned_at = now;
+    if (now < d->beat_at) return false;
+    d->beat_at = now + coll__beat_interval(d);
+    return true;
+}
+
+/* ---- >>decisions ---- */
+
+static bool coll__detector_watches(const coll__detector *d, int member)
+{
+    return d->lines[member].is_up && !d->left.has[member] && !d->dead.has[member];
+}
+
+/* How long nothing was received from a member. */
+static int64_t coll__detector_silence(const coll__detector *d, int member, int64_t until)
+{
+    const int64_t heard_at = d->lines[member].heard_at, least = d->woke_at - d->timeout / 2;
+    return until - (heard_at > least ? heard_at : least);
+}
+
+static bool coll__detector_is_silent(const coll__detector *d, int member, int64_t most)
+{
+    return coll__detector_watches(d, member) && coll__detector_silence(d, member, d->turned_at) > most;
+}
+
+/* When the next turn is due.  If it is due still after a turn, a member may be silent: read all lines, and check. */
+static int64_t coll__detector_next(const coll__detector *d)
+{
+    int64_t next = d->beat_at;
+
+    for (int i = 0; i < d->watched; i++) {
+        const int64_t late = coll__silence_limit(d) + 1 - coll__detector_silence(d, i, 0);
+        if (coll__detector_watches(d, i) && late < next) next = late;
+    }
+    return next;
+}
+
+/* Returns the first member that is silent beyond the limit, and how many die; -1: none is. */
+static int coll__detector_check(coll__detector *d, bool is_decided, int *count)
+{
+    const int64_t most = is_decided ? coll__silence_limit(d) : d->timeout;
+    int first = 0;
+
+    *count = 0;
+    while (first < d->watched && !coll__detector_is_silent(d, first, coll__silence_limit(d))) first++;
+    if (first == d->watched) return -1;
+    for (int i = 0; i < d->watched; i++) {
+        if (i != first && (d->me != 0 || !coll__detector_is_silent(d, i, most))) continue;
+        (void)coll__members_add(&d->dead, i);
+        ++*count;
+    }
+    return first;
+}
+
+/* A path to a member had its last answer at answered_at; 0: nothing is in flight.  Since *since an answer is missing.  Returns
+ * whether it is silent, and no line shows it better: if the member's beats come, it only reads slowly. */
+static bool coll__detector_path(const coll__detector *d, int member, int64_t *since, int64_t answered_at, int64_t now)
+{
+    const int64_t asked_at = *since && *since >= d->woke_at ? *since : now;
+
+    *since = !answered_at ? 0 : answered_at > asked_at ? answered_at : asked_at;
+    return *since && now - *since > coll__silence_limit(d) && !coll__detector_watches(d, member);
+}
+
+#endif /* COLL_DETECTOR_H */
+
+/* ---- core/membership/coll_outcome.h, continued ---- */
+/* "rank 2 (hostB, pid 4711)" */
+typedef const char *coll__name_fn(const void *names, int member, char *text, size_t room);
+
+typedef struct coll__outcome {
+    coll__detector *detector;
+    coll__name_fn  *name;
+    const void     *names;
+    coll_failure    decision, report;             /* report: sent to member 0                                 */
+    bool            is_asking, is_taken;          /* the program waits for the decision; it has it            */
+} coll__outcome;
+
+/* Detected here, or decided by a member; reported by a member that waits for the decision; decided by member 0; a member never
+ * came, and may come into the next world. */
+typedef enum coll__failure_source {
+    COLL__FROM_MEMBER, COLL__FROM_REPORT, COLL__FROM_FIRST, COLL__FROM_START
+} coll__failure_source;
+
+enum { COLL__NAME_ROOM = 160 };
+
+/* ---- >>which failure counts ---- */
+
+/* Returns whether it is the decision from now on. */
+static bool coll__outcome_decide(coll__outcome *o, const coll_failure *failure, coll__failure_source source, int64_t now)
+{
+    coll__detector *const d = o->detector;
+    const bool gives_up = d->me == 0 && failure->rank == 0 && source == COLL__FROM_MEMBER && !o->is_taken
+                       && coll__detector_slept(d, now);
+    const bool is_first = o->decision.status == COLL_OK || gives_up;
+    const bool is_death = (failure->status == COLL_ERR_PEER || failure->status == COLL_ERR_TIMEOUT) && failure->rank >= 0
+                       && source != COLL__FROM_START;
+
+    if (is_death && (is_first || source == COLL__FROM_FIRST)) (void)coll__members_add(&d->dead, failure->rank);
+    if (is_first) o->decision = *failure;
+    return is_first;
+}
+
+/* This member has detected a failure, which member 0 decides while it is there.  Returns whether something is to be sent. */
+static bool coll__outcome_report(coll__outcome *o, const coll_failure *cause, int64_t now)
+{
+    if (o->decision.status != COLL_OK) return false;
+    if (o->detector->me == 0 || o->detector->left.has[0]) return coll__outcome_decide(o, cause, COLL__FROM_MEMBER, now);
+    if (o->report.status != COLL_OK) return false;
+    o->report = *cause;
+    return true;
+}
+
+/* A member has left.  If it is member 0, without a decision on the report, and the program does not wait, the report is it. */
+static bool coll__outcome_left(coll__outcome *o, int64_t now)
+{
+    return o->report.status != COLL_OK && !o->is_asking && coll__outcome_report(o, &o->report, now);
+}
+
+/* Until when this member waits for a decision on its report: until `deadline` for member 0, and without it until `soon` for the
+ * suspect, which may have failed itself, and be about to send why. */
+static int64_t coll__outcome_until(const coll__outcome *o, int suspect, int64_t began, int64_t soon, int64_t deadline)
+{
+    const coll__detector *const d = o->detector;
+    const bool may_send = d->me != 0 && d->left.has[0] && d->timeout > 0 && suspect > 0 && suspect != d->me
+                       && !d->left.has[suspect] && !d->dead.has[suspect];
+
+    return d->me != 0 && d->lines[0].is_up && !d->left.has[0] ? deadline : may_send ? soon : began;
+}
+
+/* ---- >>sentences ---- */
+
+/* "rank 2 (hostB, ...) is gone" */
+static void coll__failed_member(const coll__outcome *o, coll_failure *failure, coll_status status, int member, const char *what)
+{
+    char who[COLL__NAME_ROOM];
+
+    coll__set_failure(failure, status, member, "%s %s", o->name(o->names, member, who, sizeof who), what);
+}
+
+/* "the link between rank 0 (...) and rank 3 (...) is silent: no answer for 5 s" */
+static void coll__failed_link(const coll__outcome *o, coll_failure *failure, int suspect, const char *rest)
+{
+    const int me = o->detector->me;
+    char one[COLL__NAME_ROOM], two[COLL__NAME_ROOM];
+
+    coll__set_failure(failure, COLL_ERR_PEER, suspect, "the link between %s and %s is silent: no answer for %.3g s%s",
+                      o->name(o->names, me < suspect ? me : suspect, one, sizeof one),
+                      o->name(o->names, me < suspect ? suspect : me, two, sizeof two), (double)o->detector->timeout * 1e-9, rest);
+}
+
+/* `first` is silent, and `count` members are with it.  is_unanswered: so is its host, or the link to it. */
+static void coll__failed_silent(const coll__outcome *o, coll_failure *failure, int first, int count, bool is_unanswered)
+{
+    const coll__detector *const d = o->detector;
+    char what[160], others[80] = "", rest[100] = "";
+
+    d->dead.has[first] = 2 * count > d->size;     /* otherwise the sentence begins with it                    */
+    coll__append_ranks(others, sizeof others, d->dead.has, d->size);
+    d->dead.has[first] = true;
+    if (2 * count > d->size) {
+        coll__print(what, sizeof what, "is cut off: no heartbeat from ranks %s for %.3g s", others, (double)d->timeout * 1e-9);
+        coll__failed_member(o, failure, COLL_ERR_PEER, 0, what);
+        return;
+    }
+    if (count > 1) coll__print(rest, sizeof rest, ", nor %s rank%s %s", is_unanswered ? "from" : count == 2 ? "has" : "have",
+                               count == 2 ? "" : "s", others);
+    coll__print(what, sizeof what, "has sent no heartbeat for %.3g s%s", (double)d->timeout * 1e-9, rest);
+    if (is_unanswered) coll__failed_link(o, failure, first, rest);
+    else coll__failed_member(o, failure, COLL_ERR_PEER, first, what);
+}
+
+#endif /* COLL_OUTCOME_H */
+
+/* ---- transports/tcp/coll_tcp_heartbeat.h, continued ---- */
 #include <pthread.h>
 #include <signal.h>
 
 enum {
-    COLL__HEARTBEAT_STACK = 256 * 1024, COLL__BEATS = 8,          /* per liveness_timeout_ms                  */
-    COLL__ASKED_MOST = 16,
+    COLL__HEARTBEAT_STACK = 256 * 1024, COLL__ASKED_MOST = 16,
     COLL__HANDSHAKES_MOST = 4096, COLL__HANDSHAKES_SPARE = 240    /* handshakes at the same time; those beyond the ranks' own */
 };
 
 typedef struct coll__control_line {
     coll__pipe    pipe;
-    struct coll__handshake *handshake;            /* while connecting; NULL on rank 0                         */
-    bool          is_wanted;                      /* connect, not before call_at                              */
-    bool          is_met;                         /* a control message has arrived: a close is now a death    */
-    int           calls;                          /* connection attempts                                      */
-    int           refusals;                       /* connects that were refused, in a row                     */
-    int64_t       refused_at;                     /* since when every attempt has been refused                */
-    int64_t       call_at;
+    coll__dialler dialler;                        /* opens it, if rank 0 has left                             */
+    bool          is_wanted;                      /* it is to be opened                                       */
     size_t        length, unsent;                 /* bytes received of the current message; bytes left to send */
     unsigned      wants;                          /* control messages to send, a bit for each                 */
     int           byes_told, deaths_told;         /* number of leaves and deaths sent                         */
     int           asked[COLL__ASKED_MOST], asked_count;           /* ranks to ask rank 0 about, or to answer about */
-    int64_t       heard_at;
+    int           asker;                          /* 1 + rank whose report the records of the rank are compared with; 0: none */
     int64_t       lost_at;                        /* during the start: when it was lost again; 0: not         */
     int           lost_by;                        /* errno of the close; 0: end of stream                     */
     unsigned char bytes[COLL__CONTROL_LENGTH], out[COLL__CONTROL_LENGTH];
@@ -30897,26 +30491,19 @@ typedef struct coll__heartbeat {
     const coll__endpoint *endpoints;
     struct coll__tcp *tcp;
     coll__control_line *lines;                    /* rank 0: one for each rank; others: [0], to rank 0        */
-    int  line_count;                              /* other ranks: 1, or 2 * size (coll_tcp_probe.h)           */
+    int  line_count;                              /* other ranks: 1, or 2 * size                              */
     coll__doorbell ring;                          /* wakes the calling thread, which owns it                  */
     coll__doorbell doorbell;                      /* wakes the heartbeat thread                               */
     bool has_lock, has_thread;
     pthread_t thread;
     struct pollfd *fds;
-    int64_t beat_at, turned_at;
     unsigned    news, is_stopping;                /* atomic                                                   */
     const char *abort_text;                       /* atomic; NULL: none                                       */
     pthread_mutex_t lock;                         /* guards the rest, and the control connections             */
-    coll_failure decision, report;                /* report: sent to rank 0                                   */
+    coll__detector detector;
+    coll__outcome  outcome;
     bool    is_leaving;                           /* leave messages are being sent                            */
-    bool    is_asking;                            /* the calling thread has reported, and waits for the decision */
-    bool    has_slept;                            /* this process was suspended for a large part of liveness_ms */
-    bool    is_taken;                             /* the calling thread has read the decision                 */
-    int    *departed, departed_count;             /* ranks that have left, in that order                      */
-    int    *dead, dead_count;                     /* ranks that have died, in that order                      */
-    unsigned char *has_left, *is_dead;
-    unsigned char *was_late;                      /* did not answer during the agreement on this job          */
-    unsigned char *reports;                       /* rank 0: calls in which each rank waits                   */
+    unsigned char *reports;                       /* rank 0: calls in which each rank waits; others: in which the asker does */
     unsigned char  waiting[COLL__REPORT_LENGTH];
     unsigned char  made[COLL__REPORT_LENGTH];    /* sent when leaving: nothing, and coll__head_of_made        */
     unsigned char  detector_made[COLL__REPORT_LENGTH];       /* of rank 0, once it has left                   */
@@ -30928,21 +30515,13 @@ typedef struct coll__heartbeat {
     int      path_count, path_room;
 } coll__heartbeat;
 
-/* How many handshakes a rank may have at the same time. */
-static inline int coll__handshake_room(int size, int lanes)
-{
-    return (int)coll__least(2 * (size_t)size * (size_t)lanes + COLL__HANDSHAKES_SPARE, COLL__HANDSHAKES_MOST);
-}
-
-static inline int64_t coll__liveness(const coll__heartbeat *p) { return (int64_t)p->liveness_ms * COLL__MS; }
-static inline int64_t coll__beat_interval(const coll__heartbeat *p) { return coll__liveness(p) / COLL__BEATS; }
-static inline int64_t coll__silence_limit(const coll__heartbeat *p) { return coll__liveness(p) + coll__beat_interval(p); }
+static inline unsigned char *coll__report_of(const coll__heartbeat *p, int i) { return p->reports + i * COLL__REPORT_LENGTH; }
 
 /* "rank 2 (hostB, pid 4711, 10.0.0.7:4242)" */
-static const char *coll__heartbeat_who(const coll__heartbeat *p, int rank, char *text, size_t room)
+static const char *coll__heartbeat_who(const void *endpoints, int rank, char *text, size_t room)
 {
     char where[COLL__ADDRESS_TEXT];
-    const coll__endpoint *endpoint = &p->endpoints[rank];
+    const coll__endpoint *endpoint = (const coll__endpoint *)endpoints + rank;
     const coll__address a = coll__address_with(endpoint->addresses[0], endpoint->port);
 
     if (endpoint->count > 0) coll__address_text(&a, where, sizeof where);
@@ -30951,9 +30530,6 @@ static const char *coll__heartbeat_who(const coll__heartbeat *p, int rank, char 
     else coll__print(text, room, "rank %d (%s)", rank, where);
     return text;
 }
-
-/* Has this rank lost its failure detector, because rank 0 has left? */
-static inline bool coll__is_orphan(const coll__heartbeat *p) { return p->rank != 0 && p->has_left[0]; }
 
 /* Notify the calling thread. */
 static void coll__heartbeat_news(coll__heartbeat *p)
@@ -30966,43 +30542,48 @@ static void coll__heartbeat_news(coll__heartbeat *p)
 
 static inline unsigned coll__bit_of(coll__control_note note) { return 1u << (unsigned)note; }
 
-/* Rank 0's answer about a rank. */
-static void coll__heartbeat_answer(const coll__heartbeat *p, int rank, unsigned char *out)
+/* The last heartbeat of a rank, with its age if its line is here. */
+static coll__beat coll__heartbeat_of(const coll__heartbeat *p, int rank)
 {
     coll__beat beat = p->beats[rank];
 
-    if (rank != p->rank && beat.pid) beat.age_ms = (uint32_t)((coll__now() - p->lines[rank].heard_at) / COLL__MS);
-    coll__beat_write(out, rank, &beat);
+    if (p->detector.lines[rank].is_met)
+        beat.age_ms = (uint32_t)(coll__detector_silence(&p->detector, rank, coll__now()) / COLL__MS);
+    return beat;
 }
 
 /* The next control message for a connection; false: there is none. */
 static bool coll__note_next(coll__heartbeat *p, coll__control_line *line, int index)
 {
     const unsigned all = line->wants;
-    const coll_failure *what = p->decision.status != COLL_OK ? &p->decision : &p->report;
+    const coll__outcome *const o = &p->outcome;
+    const coll_failure *what = o->decision.status != COLL_OK ? &o->decision : &o->report;
+    const coll__detector *const d = &p->detector;
     coll__control_note note = COLL__CONTROL_HEARTBEAT;
 
-    while (p->rank == 0 && line->byes_told < p->departed_count && p->departed[line->byes_told] == index) line->byes_told++;
+    while (p->rank == 0 && line->byes_told < d->left.count && d->left.list[line->byes_told] == index) line->byes_told++;
     if (all & coll__bit_of(COLL__CONTROL_HEARTBEAT)) {
         coll__beat_write(line->out, p->rank, &p->beats[p->rank]);
     } else if (all & coll__bit_of(COLL__CONTROL_FAIL)) {
         note = COLL__CONTROL_FAIL;
-        coll__control_write(line->out, note, what->status, what->rank, what->text);
-    } else if (p->rank == 0 && p->decision.status != COLL_OK && line->deaths_told < p->dead_count) {
+        coll__control_write(line->out, what == &o->decision ? note : COLL__CONTROL_REPORT, what->status, what->rank, what->text);
+    } else if (p->rank == 0 && o->decision.status != COLL_OK && line->deaths_told < d->dead.count) {
         note = COLL__CONTROL_FAIL;                /* died after the decision                                  */
-        coll__control_write(line->out, note, COLL_ERR_PEER, p->dead[line->deaths_told++], "");
+        coll__control_write(line->out, note, COLL_ERR_PEER, d->dead.list[line->deaths_told++], "");
     } else if (all & coll__bit_of(COLL__CONTROL_WAITING)) {
         note = COLL__CONTROL_WAITING;
-        coll__control_write(line->out, note, COLL_OK, p->rank, "");
-        memcpy(line->out + COLL__CONTROL_TEXT, p->waiting, sizeof p->waiting);
+        const int who = p->rank == 0 ? line->asker - 1 : p->rank;
+        coll__control_write(line->out, note, COLL_OK, who, "");
+        memcpy(line->out + COLL__CONTROL_TEXT, p->rank == 0 ? coll__report_of(p, who) : p->waiting, COLL__REPORT_LENGTH);
     } else if (line->asked_count > 0) {
         note = COLL__CONTROL_WHERE;
         const int rank = line->asked[--line->asked_count];
-        if (p->rank == 0) coll__heartbeat_answer(p, rank, line->out);
+        const coll__beat beat = coll__heartbeat_of(p, rank);
+        if (p->rank == 0) coll__beat_write(line->out, rank, &beat);
         else coll__control_write(line->out, note, COLL_OK, rank, "");
-    } else if (p->rank == 0 && line->byes_told < p->departed_count) {
+    } else if (p->rank == 0 && line->byes_told < d->left.count) {
         note = COLL__CONTROL_BYE;
-        coll__control_write(line->out, note, COLL_OK, p->departed[line->byes_told++], "");
+        coll__control_write(line->out, note, COLL_OK, d->left.list[line->byes_told++], "");
         line->unsent = COLL__CONTROL_LENGTH;
         return true;                              /* this rank's own leave is sent last                       */
     } else if (all & coll__bit_of(COLL__CONTROL_BYE)) {
@@ -31042,211 +30623,109 @@ static void coll__heartbeat_flush(coll__heartbeat *p)
 
 /* ---- >>failure detection ---- */
 
-/* Was this process suspended so long that others may have declared it dead? */
-static bool coll__heartbeat_slept(const coll__heartbeat *p)
+/* A failure that counts, unless there is a decision.  Send it to all, unless it was received from rank 0. */
+static void coll__heartbeat_decide(coll__heartbeat *p, const coll_failure *failure, coll__failure_source source)
 {
-    return p->has_slept || (p->liveness_ms > 0 && coll__now() - p->turned_at > coll__liveness(p) / 2);
-}
-
-/* Record a death, independent of the decision: no call waits for this rank any longer. */
-static void coll__heartbeat_dies(coll__heartbeat *p, int rank)
-{
-    if (!p->is_dead[rank]) p->dead[p->dead_count++] = rank;
-    p->is_dead[rank] = 1;
-}
-
-/* Set the decision, and send it to all unless it was received from rank 0.  If rank 0 was suspended and others declared it
- * dead, their reports and closes arrive in any order: the decision then is that rank 0 is dead. */
-static void coll__heartbeat_decide(coll__heartbeat *p, const coll_failure *failure, bool is_known)
-{
-    const bool is_given_up = p->rank == 0 && failure->rank == 0 && !p->is_taken && coll__heartbeat_slept(p);
-    const bool is_first = p->decision.status == COLL_OK || is_given_up;
-    const bool is_death = (failure->status == COLL_ERR_PEER || failure->status == COLL_ERR_TIMEOUT) && failure->rank >= 0;
-
-    if (is_death && (is_first || is_known)) coll__heartbeat_dies(p, failure->rank);
-    if (!is_first) return;
-    p->decision = *failure;
-    if (!is_known) coll__heartbeat_want(p, COLL__CONTROL_FAIL);
+    if (!coll__outcome_decide(&p->outcome, failure, source, coll__now())) return;
+    if (source != COLL__FROM_FIRST) coll__heartbeat_want(p, COLL__CONTROL_FAIL);
     coll__heartbeat_news(p);
-}
-
-/* "rank 2 (hostB, ...) is gone" */
-static void coll__peer_failure(const coll__heartbeat *p, coll_failure *failure, coll_status status, int rank, const char *what)
-{
-    char who[COLL__ADDRESS_TEXT + COLL__NAME_LENGTH + 40];
-
-    coll__set_failure(failure, status, rank, "%s %s", coll__heartbeat_who(p, rank, who, sizeof who), what);
 }
 
 /* Decide that a rank failed. */
-static void coll__heartbeat_failed(coll__heartbeat *p, coll_status status, int rank, const char *what)
+static void coll__heartbeat_failed(coll__heartbeat *p, coll_status status, int rank, const char *what,
+                                   coll__failure_source source)
 {
     coll_failure failure = { COLL_OK, -1, "" };
 
-    coll__peer_failure(p, &failure, status, rank, what);
-    coll__heartbeat_decide(p, &failure, false);
-}
-
-/* This rank detected a failure.  At rank 0, or if rank 0 has left, that is the decision.  Otherwise it is reported to rank 0;
- * the first report counts. */
-static void coll__heartbeat_report(coll__heartbeat *p, const coll_failure *cause)
-{
-    const bool is_detector = p->rank == 0 || p->has_left[0];
-
-    if (p->decision.status != COLL_OK) return;
-    if (is_detector) coll__heartbeat_decide(p, cause, false);
-    if (is_detector || p->report.status != COLL_OK) return;
-    p->report = *cause;
-    coll__heartbeat_want(p, COLL__CONTROL_FAIL);
-}
-
-static bool coll__line_is_watched(const coll__heartbeat *p, int index)
-{
-    const coll__control_line *line = &p->lines[index];
-    const bool is_ours = index < p->size && index < p->line_count;
-    const bool is_reached = line->pipe.fd >= 0 || (line->handshake && line->handshake->is_reached);
-    return is_ours && is_reached && !p->has_left[index] && !p->is_dead[index];
-}
-
-static void coll__line_event(coll__heartbeat *p, int index);
-
-/* Has a rank sent nothing for longer than `most`?  Unread bytes in the socket count as received. */
-static bool coll__line_is_silent(coll__heartbeat *p, int index, int64_t now, int64_t most)
-{
-    if (!coll__line_is_watched(p, index) || now - p->lines[index].heard_at <= most) return false;
-    coll__line_event(p, index);
-    return coll__line_is_watched(p, index) && now - p->lines[index].heard_at > most;
-}
-
-/* The first rank that exceeded the silence limit; -1: none. */
-static int coll__first_silent(coll__heartbeat *p, int64_t now)
-{
-    for (int i = 0; i < p->line_count; i++)
-        if (coll__line_is_silent(p, i, now, coll__silence_limit(p))) return i;
-    return -1;
-}
-
-/* "the link between rank 0 (...) and rank 3 (...) is silent: no answer for 5 s" */
-static void coll__failed_link(const coll__heartbeat *p, coll_failure *failure, int suspect, int a, int b, const char *rest)
-{
-    char one[COLL__ADDRESS_TEXT + COLL__NAME_LENGTH + 40], two[COLL__ADDRESS_TEXT + COLL__NAME_LENGTH + 40];
-
-    coll__set_failure(failure, COLL_ERR_PEER, suspect, "the link between %s and %s is silent: no answer for %.3g s%s",
-                      coll__heartbeat_who(p, a < b ? a : b, one, sizeof one),
-                          coll__heartbeat_who(p, a < b ? b : a, two, sizeof two),
-                      p->liveness_ms * 1e-3, rest);
-}
-
-/* Declare ranks dead that exceeded the silence limit.  Heartbeats are periodic: ranks that failed together exceed it at
- * different times, so ranks silent for liveness_timeout_ms are included.  If these are most of the job, rank 0 is cut off. */
-static void coll__check_silence(coll__heartbeat *p, int64_t now)
-{
-    char what[160], others[80] = "", rest[100] = "";
-    const int first = coll__first_silent(p, now);
-    coll_failure failure = { COLL_OK, -1, "" };
-    int count = 0;
-
-    if (first >= 0 && p->decision.status != COLL_OK) coll__heartbeat_dies(p, first);
-    if (first < 0 || p->decision.status != COLL_OK) return;
-    for (int i = 0; p->rank == 0 && i < p->size; i++) {
-        if (!coll__line_is_silent(p, i, now, coll__liveness(p))) continue;
-        coll__heartbeat_dies(p, i);
-        count++;
-    }
-    if (p->rank == 0) coll__append_ranks(others, sizeof others, p->is_dead, p->size);
-    if (count > 1) coll__append(rest, sizeof rest, ", as have ranks %s", others);
-    coll__print(what, sizeof what, "has sent no heartbeat for %.3g s%s", p->liveness_ms * 1e-3, rest);
-    if (2 * count > p->size) {
-        coll__print(what, sizeof what, "is cut off: no heartbeat from ranks %s for %.3g s", others, p->liveness_ms * 1e-3);
-        coll__heartbeat_failed(p, COLL_ERR_PEER, 0, what);
-    } else if (coll__unanswered_ms(p->lines[first].pipe.fd) >= p->liveness_ms / 2) {      /* host or link: undecidable */
-        if (count > 1) coll__print(rest, sizeof rest, ", nor from ranks %s", others);
-        coll__failed_link(p, &failure, first, p->rank, first, rest);
-        coll__heartbeat_decide(p, &failure, false);
-    } else {
-        coll__heartbeat_failed(p, COLL_ERR_PEER, first, what);
-    }
-}
-
-/* Since when has data in flight on this connection had no answer?  0: all is answered.  Time before the first such look does
- * not count. */
-static int64_t coll__path_unanswered(const coll__path *path, int64_t now)
-{
-    const int64_t ms = coll__unanswered_ms(path->fd);
-
-    if (ms < 0) return 0;
-    const int64_t answered_at = now - ms * COLL__MS;
-    const int64_t asked_at = path->unanswered_at ? path->unanswered_at : now;
-    return answered_at > asked_at ? answered_at : asked_at;
-}
-
-/* A data connection to a rank with a watched control connection is skipped.  If that is silent too, all ranks report the same.
- * If it is not, the link works and the peer only reads slowly: its kernel may drop data without an answer. */
-static void coll__check_paths(coll__heartbeat *p, int64_t now)
-{
-    coll_failure cause = { COLL_OK, -1, "" };
-
-    for (int i = 0; i < p->path_count && p->report.status == COLL_OK && p->decision.status == COLL_OK; i++) {
-        coll__path *path = &p->paths[i];
-        path->unanswered_at = coll__path_unanswered(path, now);
-        if (!path->unanswered_at || now - path->unanswered_at <= coll__silence_limit(p)) continue;
-        if (coll__line_is_watched(p, path->peer)) continue;
-        coll__failed_link(p, &cause, path->peer, p->rank, path->peer, "");
-        coll__heartbeat_report(p, &cause);
-    }
-}
-
-/* ---- >>receiving ---- */
-
-static void coll__bye_heard(coll__heartbeat *p, int rank)
-{
-    if (rank < 0 || p->has_left[rank]) return;
-    p->has_left[rank] = 1;
-    p->departed[p->departed_count++] = rank;
-    coll__heartbeat_news(p);
-    if (rank == 0 && p->report.status != COLL_OK && !p->is_asking) {              /* it left without a decision */
-        const coll_failure cause = p->report;
-        coll__heartbeat_report(p, &cause);
-    }
+    coll__failed_member(&p->outcome, &failure, status, rank, what);
+    coll__heartbeat_decide(p, &failure, source);
 }
 
 /* A rank of the new job after coll_shrink is not connected.  It may be alive: it also closes connections if it waited too long
  * in coll_shrink, and can take part in the next agreement.  So it is not recorded as dead. */
 static void coll__heartbeat_missed(coll__heartbeat *p, int rank)
 {
-    const int before = p->dead_count;
-
-    coll__heartbeat_failed(p, COLL_ERR_PEER, rank, "is gone: it was lost while the ranks that were left met");
-    while (p->dead_count > before) p->is_dead[p->dead[--p->dead_count]] = 0;
+    const char *const what = "is gone: it was lost while the ranks that were left met";
+    coll__heartbeat_failed(p, COLL_ERR_PEER, rank, what, COLL__FROM_START);
 }
 
-/* A control connection is closed.  Without a leave message the rank is dead, unless it never sent anything, or had connected
- * as a probe. */
+/* This rank detected a failure that rank 0 decides. */
+static void coll__heartbeat_report(coll__heartbeat *p, coll_failure *cause)
+{
+    if (p->rank == 0 && cause->rank > 0) coll__excuse(cause, coll__report_of(p, cause->rank), p->reports);
+    if (!coll__outcome_report(&p->outcome, cause, coll__now())) return;
+    coll__heartbeat_want(p, COLL__CONTROL_FAIL);
+    if (p->outcome.decision.status != COLL_OK) coll__heartbeat_news(p);
+}
+
+/* Report the ranks that exceed the limit of silence. */
+static void coll__check_silence(coll__heartbeat *p)
+{
+    const bool is_decided = p->outcome.decision.status != COLL_OK;
+    coll_failure failure = { COLL_OK, -1, "" };
+    int count;
+
+    const int first = coll__detector_check(&p->detector, is_decided, &count);
+    if (first < 0 || is_decided) return;
+    const bool is_unanswered = coll__unanswered_ms(p->lines[first].pipe.fd) >= p->liveness_ms / 2;
+    coll__failed_silent(&p->outcome, &failure, first, count, is_unanswered);
+    coll__heartbeat_decide(p, &failure, COLL__FROM_MEMBER);
+}
+
+static void coll__check_paths(coll__heartbeat *p, int64_t now)
+{
+    coll_failure cause = { COLL_OK, -1, "" };
+
+    for (int i = 0; i < p->path_count && p->outcome.report.status == COLL_OK && p->outcome.decision.status == COLL_OK; i++) {
+        coll__path *path = &p->paths[i];
+        const int64_t ms = coll__unanswered_ms(path->fd);
+        const int64_t answered_at = ms < 0 ? 0 : now - ms * COLL__MS;
+        if (!coll__detector_path(&p->detector, path->peer, &path->unanswered_at, answered_at, now)) continue;
+        coll__failed_link(&p->outcome, &cause, path->peer, "");
+        coll__heartbeat_report(p, &cause);
+    }
+}
+
+/* ---- >>receiving ---- */
+
+/* A control connection is closed.  One that a probe opened tells nothing. */
 static void coll__line_closed(coll__heartbeat *p, int index, int error)
 {
     coll__control_line *line = &p->lines[index];
     char what[160];
 
     coll__pipe_close(&line->pipe);
-    if (!line->is_met && !p->has_left[index % p->size] && (p->rank == 0 || index == 0)) coll__heartbeat_missed(p, index);
-    if (!line->is_met || index >= p->size || p->has_left[index]) return;
-    coll__heartbeat_dies(p, index);
-    coll__heartbeat_failed(p, coll__ending_status(error), index, coll__lost_text(error, p->rank, index, what, sizeof what));
+    const coll__line_end end = index < p->size ? coll__detector_ended(&p->detector, index) : COLL__END_IN_ORDER;
+    if (end == COLL__END_EARLY) coll__heartbeat_missed(p, index);
+    if (end != COLL__END_DEATH) return;
+    coll__heartbeat_failed(p, coll__ending_status(error), index, coll__lost_text(error, p->rank, index, what, sizeof what),
+                           COLL__FROM_MEMBER);
 }
 
-/* Rank 0 compares the call in which a rank waits, and its previous call, with the reports of the others.  A previous call
- * counts, because a rank that only sends in it completes early. */
+/* Rank 0 compares the call in which a rank waits, and the one before, which a rank that only sends completes early, with the
+ * reports of the others.  Ranks that do not wait in that call compare it with their records, once after each report of theirs. */
 static void coll__heartbeat_compare(coll__heartbeat *p, int rank, const unsigned char *heads)
 {
-    unsigned char *const mine = p->reports + (size_t)rank * COLL__REPORT_LENGTH;
+    unsigned char *const mine = coll__report_of(p, rank);
     coll_failure failure = { COLL_OK, -1, "" };
 
     memcpy(mine, heads, COLL__REPORT_LENGTH);
     for (int i = 0; i < p->size; i++) {
-        if (!coll__reports_disagree(&failure, mine, rank, p->reports + (size_t)i * COLL__REPORT_LENGTH, i)) continue;
-        coll__heartbeat_decide(p, &failure, false);
+        if (!coll__reports_disagree(&failure, mine, rank, coll__report_of(p, i), i)) continue;
+        coll__heartbeat_decide(p, &failure, COLL__FROM_MEMBER);
         return;
     }
+    p->lines[rank].asker = 0;
+    p->lines[rank].wants &= ~coll__bit_of(COLL__CONTROL_WAITING);
+    for (int i = 0; i < p->size && coll__get32(mine + 8) != 0; i++) {
+        coll__control_line *line = &p->lines[i];
+        const unsigned char *const before = coll__report_of(p, line->asker > 0 ? line->asker - 1 : i);
+        if (!memcmp(before, mine, COLL_HEAD_LENGTH)) continue;
+        line->asker = 1 + rank;
+        line->wants |= coll__bit_of(COLL__CONTROL_WAITING);
+        coll__line_flush(p, i);
+    }
+    if (p->lines[0].asker > 0) coll__heartbeat_news(p);
 }
 
 static void coll__line_heard(coll__heartbeat *p, int index, const unsigned char *bytes)
@@ -31258,18 +30737,30 @@ static void coll__line_heard(coll__heartbeat *p, int index, const unsigned char 
         coll__line_closed(p, index, EPROTO);
         return;
     }
-    const bool is_of_detector = p->rank != 0 && index == 0;               /* only rank 0 reports about others */
-    const int rank = is_of_detector ? control.what.rank : index % p->size;
-    line->is_met = true;
+    const bool is_of_detector = p->rank != 0 && index == 0;
+    const int rank = coll__detector_met(&p->detector, index, control.what.rank);
     switch (control.note) {
     case COLL__CONTROL_BYE:
         if (is_of_detector && rank == 0) memcpy(p->detector_made, bytes + COLL__CONTROL_TEXT, sizeof p->detector_made);
-        if (p->rank == 0 && p->decision.status == COLL_OK) coll__heartbeat_compare(p, index, bytes + COLL__CONTROL_TEXT);
-        coll__bye_heard(p, rank);
+        if (p->rank == 0 && p->outcome.decision.status == COLL_OK) coll__heartbeat_compare(p, index, bytes + COLL__CONTROL_TEXT);
+        if (rank < 0 || !coll__members_add(&p->detector.left, rank)) break;
+        if (coll__outcome_left(&p->outcome, coll__now())) coll__heartbeat_want(p, COLL__CONTROL_FAIL);
+        coll__heartbeat_news(p);
         break;
     case COLL__CONTROL_HEARTBEAT: coll__beat_read(bytes, &p->beats[rank]); break;
-    case COLL__CONTROL_FAIL: coll__heartbeat_decide(p, &control.what, is_of_detector); break;
-    case COLL__CONTROL_WAITING: if (p->rank == 0) coll__heartbeat_compare(p, index, bytes + COLL__CONTROL_TEXT); break;
+    case COLL__CONTROL_FAIL: case COLL__CONTROL_REPORT:
+        if (p->rank == 0 && control.what.rank >= 0)
+            coll__excuse(&control.what, coll__report_of(p, control.what.rank), coll__report_of(p, index));
+        coll__heartbeat_decide(p, &control.what, is_of_detector ? COLL__FROM_FIRST
+                               : control.note == COLL__CONTROL_REPORT ? COLL__FROM_REPORT : COLL__FROM_MEMBER);
+        break;
+    case COLL__CONTROL_WAITING:
+        if (p->rank == 0) coll__heartbeat_compare(p, index, bytes + COLL__CONTROL_TEXT);
+        if (!is_of_detector || rank < 0) break;
+        memcpy(p->reports, bytes + COLL__CONTROL_TEXT, COLL__REPORT_LENGTH);
+        line->asker = 1 + rank;
+        coll__heartbeat_news(p);
+        break;
     case COLL__CONTROL_WHERE:
         if (p->rank == 0 && line->asked_count < COLL__ASKED_MOST) line->asked[line->asked_count++] = control.what.rank;
         break;
@@ -31296,123 +30787,12 @@ static void coll__line_event(coll__heartbeat *p, int index)
     while (line->pipe.fd >= 0) {
         const size_t before = line->length;
         const int error = coll__pipe_fill(&line->pipe, line->bytes, &line->length, COLL__CONTROL_LENGTH);
-        if (line->length > before) line->heard_at = coll__now();
+        if (line->length > before) coll__detector_heard(&p->detector, index, coll__now());
         if (error == EAGAIN) return;
         line->length = 0;
         if (error) coll__line_closed(p, index, error);
         else coll__line_heard(p, index, line->bytes);
     }
-}
-
-/* ---- >>the heartbeat thread ---- */
-
-/* Defined in coll_tcp_probe.h. */
-static void coll__probe_due(coll__heartbeat *p, int64_t now);
-static void coll__probe_go_on(coll__heartbeat *p, int rank);
-/* Defined in coll_tcp_accept.h. */
-static int  coll__accept_watch(struct coll__tcp *tcp, struct pollfd *fds, int64_t *next);
-static void coll__accept_serve(struct coll__tcp *tcp, const struct pollfd *fds, int count);
-
-/* Read the activity of this rank. */
-static void coll__heartbeat_look(coll__heartbeat *p, int64_t now)
-{
-    uint64_t words[COLL_HEAD_LENGTH / 8];
-    coll__beat *const own = &p->beats[p->rank];
-
-    if (!p->session) return;
-    const coll__activity *const d = &p->session->activity;
-    const uint64_t turn = __atomic_load_n(&d->turn, __ATOMIC_ACQUIRE);
-    if (turn != p->activity_count) {
-        p->activity_count = turn;
-        p->activity_since = now;
-        own->is_inside = __atomic_load_n(&d->inside, __ATOMIC_RELAXED) > 0;
-        for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) words[i] = __atomic_load_n(&d->now[i], __ATOMIC_RELAXED);
-        memcpy(own->now, words, sizeof words);
-        for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) words[i] = __atomic_load_n(&d->last[i], __ATOMIC_RELAXED);
-        memcpy(own->last, words, sizeof words);
-    }
-    own->since_ms = (uint32_t)((now - p->activity_since) / COLL__MS);
-    coll__beat_fill(own, p->session);
-}
-
-/* Report a coll_abort, which a signal handler may have called. */
-static void coll__heartbeat_check_abort(coll__heartbeat *p)
-{
-    const char *why = __atomic_load_n(&p->abort_text, __ATOMIC_ACQUIRE);
-    coll_failure cause = { COLL_OK, -1, "" };
-
-    if (!why) return;
-    coll__set_failure(&cause, COLL_ERR_ABORTED, p->rank, "%s", why);
-    coll__heartbeat_report(p, &cause);
-}
-
-/* Do what is due; returns the time of the next call.  After this process was suspended, silence of others is not reliable:
- * each gets another half of liveness_timeout_ms. */
-static int64_t coll__heartbeat_due(coll__heartbeat *p, int64_t now)
-{
-    int64_t next;
-
-    p->has_slept = coll__heartbeat_slept(p);
-    for (int i = 0; now - p->turned_at > coll__liveness(p) / 2 && i < p->line_count; i++)
-        if (now - p->lines[i].heard_at > coll__liveness(p) / 2) p->lines[i].heard_at = now - coll__liveness(p) / 2;
-    for (int i = 0; now - p->turned_at > coll__liveness(p) / 2 && i < p->path_count; i++) p->paths[i].unanswered_at = 0;
-    p->turned_at = now;
-    coll__heartbeat_check_abort(p);
-    if (now >= p->beat_at) {
-        p->beat_at = now + coll__beat_interval(p);
-        coll__heartbeat_look(p, now);
-        coll__heartbeat_want(p, COLL__CONTROL_HEARTBEAT);
-        if (p->decision.status == COLL_OK) coll__check_paths(p, now);
-    }
-    if (coll__first_silent(p, now) >= 0) {
-        for (int i = 0; i < p->line_count; i++) coll__line_event(p, i);
-        coll__check_silence(p, now);
-    }
-    if (p->decision.status == COLL_OK || p->is_leaving) coll__probe_due(p, now);
-    coll__heartbeat_flush(p);
-    next = p->beat_at;
-    for (int i = 0; i < p->line_count; i++)
-        if (coll__line_is_watched(p, i) && p->lines[i].heard_at + coll__silence_limit(p) < next)
-            next = p->lines[i].heard_at + coll__silence_limit(p) + 1;
-    return next;
-}
-
-/* Fill `fds`: the doorbell, then one entry for each control connection. */
-static void coll__heartbeat_watch(coll__heartbeat *p)
-{
-    p->fds[0] = (struct pollfd){ .fd = p->doorbell.fd, .events = POLLIN };
-    for (int i = 0; i < p->line_count; i++) {
-        coll__pipe *pipe = &p->lines[i].pipe;
-        const coll__handshake *g = p->lines[i].handshake;
-        const short want = (short)(POLLIN | (p->lines[i].unsent > 0 ? POLLOUT : 0));
-        p->fds[1 + i] = (struct pollfd){ .fd = pipe->fd, .events = pipe->fd < 0 ? 0 : coll__pipe_await(pipe, want) };
-        if (g) p->fds[1 + i] = (struct pollfd){ .fd = g->pipe.fd, .events = g->want };
-    }
-}
-
-static void *coll__heartbeat_main(void *at)
-{
-    coll__heartbeat *p = (coll__heartbeat *)at;
-
-    pthread_mutex_lock(&p->lock);
-    while (!__atomic_load_n(&p->is_stopping, __ATOMIC_ACQUIRE)) {
-        int64_t next = coll__heartbeat_due(p, coll__now());
-        const int count = p->line_count;
-        coll__heartbeat_watch(p);
-        pthread_mutex_unlock(&p->lock);
-        const int accepted = coll__accept_watch(p->tcp, p->fds + 1 + count, &next);
-        (void)poll(p->fds, (nfds_t)(1 + count + accepted), coll__ms_until(next, 60000));
-        coll__accept_serve(p->tcp, p->fds + 1 + count, accepted);
-        pthread_mutex_lock(&p->lock);
-        if (p->fds[0].revents) coll__doorbell_clear(&p->doorbell);
-        for (int i = 0; i < count; i++) {
-            const coll__control_line *line = &p->lines[i];
-            if (line->handshake && p->fds[1 + i].revents) coll__probe_go_on(p, i);
-            else if (line->pipe.fd >= 0 && (p->fds[1 + i].revents || !p->fds[1 + i].events)) coll__line_event(p, i);
-        }
-    }
-    pthread_mutex_unlock(&p->lock);
-    return NULL;
 }
 
 /* ---- >>from other threads ---- */
@@ -31443,6 +30823,62 @@ static void coll__heartbeat_path(coll__heartbeat *p, int peer, int fd)
     pthread_mutex_unlock(&p->lock);
 }
 
+/* ---- >>lines between other ranks, if rank 0 has left ---- */
+
+/* Make space for the lines beyond [0]: [r] to rank r, opened here; [size + r] to rank r, opened there. */
+static void coll__lines_widen(coll__heartbeat *p)
+{
+    if (p->line_count > 1) return;
+    p->line_count = 2 * p->size;
+    p->detector.watched = p->size;
+    for (int i = 1; i < p->line_count; i++) p->lines[i].pipe.fd = -1;
+}
+
+/* A line is open: send heartbeat, and decision if any. */
+static void coll__line_open(coll__heartbeat *p, int index, coll__pipe *pipe)
+{
+    coll__control_line *line = &p->lines[index];
+
+    line->pipe = coll__pipe_take(pipe);
+    line->length = line->unsent = 0;
+    line->wants = coll__bit_of(COLL__CONTROL_HEARTBEAT)
+                | (p->outcome.decision.status != COLL_OK ? coll__bit_of(COLL__CONTROL_FAIL) : 0)
+                | (p->is_leaving ? coll__bit_of(COLL__CONTROL_BYE) : 0);
+    coll__line_flush(p, index);
+}
+
+/* Another rank has opened a line.  A leaving rank closes it, for it could not send a leave message on it. */
+static void coll__line_taken(coll__heartbeat *p, coll__pipe *pipe, int rank)
+{
+    coll__tune_socket(pipe->fd);
+    pthread_mutex_lock(&p->lock);
+    const bool is_fit = p->rank > 0 && rank > 0 && rank != p->rank && p->liveness_ms > 0 && !p->is_leaving;
+    if (is_fit) coll__lines_widen(p);
+    const bool is_taken = is_fit && p->lines[p->size + rank].pipe.fd < 0;
+    if (is_taken) coll__line_open(p, p->size + rank, pipe);
+    pthread_mutex_unlock(&p->lock);
+    if (is_taken) coll__heartbeat_wake(p);
+    else coll__pipe_close(pipe);
+}
+
+/* Open a line to a rank that this one waits for, if there is none. */
+static void coll__line_want(coll__heartbeat *p, int rank)
+{
+    coll__lines_widen(p);
+    coll__control_line *line = &p->lines[rank];
+    if (line->is_wanted || line->dialler.handshake || line->pipe.fd >= 0) return;
+    line->is_wanted = true;
+    coll__heartbeat_wake(p);
+}
+
+/* Are lines being opened?  A rank that failed and leaves does it to send the reason. */
+static bool coll__lines_are_wanted(const coll__heartbeat *p)
+{
+    for (int i = 1; p->rank != 0 && p->outcome.decision.status != COLL_OK && i < p->detector.watched; i++)
+        if (p->lines[i].is_wanted || p->lines[i].dialler.handshake) return true;
+    return false;
+}
+
 /* ---- >>open, close ---- */
 
 /* The most handshakes and data connections are given.  false: out of memory. */
@@ -31457,43 +30893,18 @@ static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int han
     p->lines = lines;
     p->line_count = rank == 0 ? size : 1;
     p->doorbell = p->ring = coll__no_doorbell;
-    p->decision.rank = p->report.rank = -1;
+    p->outcome = (coll__outcome){ &p->detector, coll__heartbeat_who, endpoints, { .rank = -1 }, { .rank = -1 }, false, false };
     p->has_lock = pthread_mutex_init(&p->lock, NULL) == 0;
     if (!lines) return false;
-    p->departed = (int *)coll__allocate(coll__like(p->lines), 2 * n * sizeof *p->departed);
-    p->dead = p->departed ? p->departed + n : NULL;
-    p->has_left = (unsigned char *)coll__allocate(coll__like(p->lines), 3 * n);
-    p->is_dead = p->has_left ? p->has_left + n : NULL;
-    p->was_late = p->has_left ? p->has_left + 2 * n : NULL;
+    void *const memory = coll__take_zeros(coll__like(p->lines), coll__detector_memory(size), 1);
+    if (memory) coll__detector_open(&p->detector, memory, size, rank);
     p->reports = (unsigned char *)coll__allocate(coll__like(p->lines), (size_t)p->line_count * COLL__REPORT_LENGTH);
     p->beats = (coll__beat *)coll__allocate(coll__like(p->lines), n * sizeof *p->beats);
     p->path_room = connections;
     p->paths = (coll__path *)coll__take_zeros(coll__like(p->lines), (size_t)connections, sizeof *p->paths);
     p->fds = (struct pollfd *)coll__allocate(coll__like(p->lines),
                                              ((rank == 0 ? n : 2 * n) + 2 + (size_t)handshakes) * sizeof *p->fds);
-    return p->has_lock && p->departed && p->has_left && p->reports && p->beats && p->paths
-        && p->fds;
-}
-
-/* Begin.  are_met: the other ends know this job.  Returns 0, or the errno of a failed thread start; then no silence is
- * detected. */
-static int coll__heartbeat_open(coll__heartbeat *p, int liveness_ms, bool are_met, coll__doorbell ring)
-{
-    int error = 0;
-
-    p->liveness_ms = liveness_ms;
-    p->ring = ring;
-    p->turned_at = p->activity_since = coll__now();
-    p->beat_at = p->turned_at;
-    for (int i = 0; i < p->line_count; i++) p->lines[i].heard_at = p->turned_at, p->lines[i].is_met = are_met;
-    coll__heartbeat_want(p, COLL__CONTROL_HEARTBEAT); /* identify this rank early: one may die soon           */
-    coll__heartbeat_flush(p);
-    if (liveness_ms <= 0) return 0;
-    error = coll__doorbell_open(&p->doorbell);
-    if (!error) error = coll__thread_begin(&p->thread, COLL__HEARTBEAT_STACK, coll__heartbeat_main, p);
-    p->has_thread = error == 0;
-    if (error) p->liveness_ms = 0;
-    return error;
+    return p->has_lock && memory && p->reports && p->beats && p->paths && p->fds;
 }
 
 /* End the thread; the connections stay open. */
@@ -31511,12 +30922,11 @@ static void coll__heartbeat_close(coll__heartbeat *p)
     coll__heartbeat_stop(p);
     coll__doorbell_close(&p->doorbell);
     for (int i = 0; p->lines && i < p->line_count; i++) {
-        coll__dial_end(&p->lines[i].handshake);
+        coll__dial_end(&p->lines[i].dialler.handshake);
         coll__pipe_close(&p->lines[i].pipe);
     }
     if (p->has_lock) pthread_mutex_destroy(&p->lock);
-    coll__give(p->departed);
-    coll__give(p->has_left);
+    coll__give(p->detector.lines);
     coll__give(p->reports);
     coll__give(p->beats);
     coll__give(p->fds);
@@ -31550,6 +30960,18 @@ enum {
  * communicator lists, bytes received, and the heartbeat number and time since when it is unchanged. */
 typedef struct coll__known { int home; uint32_t turn, own_version, beat; uint64_t received; int64_t since; } coll__known;
 
+/* A process that waits to join (coll_tcp_join.h). */
+typedef struct coll__waiter {
+    coll__pipe     pipe;                          /* fd -1: none                                              */
+    int            number;                        /* in the table of a coll_grow, from 1; 0: not in it        */
+    coll__endpoint endpoint;                      /* port 0: not received yet                                 */
+    bool           is_redirected;                 /* it was sent other addresses to listen at                */
+    size_t         length;                        /* received of `bytes`                                      */
+    unsigned char  bytes[COLL__CONTROL_LENGTH];
+} coll__waiter;
+
+typedef struct coll__newcomers { int count; unsigned char bytes[]; } coll__newcomers; /* of a coll_grow: endpoints */
+
 typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__LEFT } coll__presence;
 
 /* The line to a member of an agreement (coll_tcp_consensus.h). */
@@ -31558,9 +30980,7 @@ typedef struct coll__member_line {
     bool           is_lasting;
     unsigned char *in, *out;                      /* control messages of a note                               */
     size_t         received, sent, length;        /* of `in`; of `out`, which has `length`                    */
-    coll__handshake *handshake;                   /* of the connection attempt; NULL: none                    */
-    int            calls, refusals;               /* attempts; refused connects, in a row                     */
-    int64_t        call_at;                       /* do not connect earlier                                   */
+    coll__dialler  dialler;
 } coll__member_line;
 
 /* What this rank keeps of one agreement.  It lives as long as the job: the program may repeat a failed coll_shrink on any
@@ -31574,6 +30994,11 @@ typedef struct coll__kept {
 
 typedef struct coll__tcp {
     int  rank, size, listener;
+    int  voters;                                  /* the ranks behind them are newcomers without a vote       */
+    int  elastic;                                 /* most processes that may wait to join                     */
+    bool is_newcomer;                             /* this process waits to join                               */
+    bool has_new_root;                            /* rank 0 was a newcomer in the world before: it lacks connections */
+    coll__newcomers *newcomers;                   /* that a coll_grow proposes; NULL: none                    */
     coll__network network;                        /* local addresses and ports to use                         */
     bool is_bootstrapping;                        /* rank 0: until all endpoints are known                    */
     coll_tcp options;                             /* only those that coll_shrink needs                        */
@@ -31605,7 +31030,10 @@ typedef struct coll__tcp {
     bool            is_heartbeat_there;           /* the heartbeat thread holds accept_lock                   */
     bool            has_deferred;                 /* it has left work to the calling thread                   */
     struct coll__agreement *agreement;            /* the agreement under way; NULL: none                      */
+    void          (*admit)(struct coll__agreement *h, coll__handshake *g);        /* the connection of a member */
     coll__kept     *kept;                         /* one for each agreement joined                            */
+    coll__waiter   *waiters;                      /* rank 0: `elastic` of them; NULL: none has come           */
+    int64_t         waiters_beat_at;              /* their next heartbeat                                     */
     const coll__identity *greets_as;              /* identity for incoming connections                        */
     bool            is_deaf;                      /* accepting is paused: the listener is not watched         */
     int64_t         deaf_until;                   /* until then                                               */
@@ -31668,7 +31096,7 @@ static void coll__control_send(coll__pipe *pipe, coll__control_note note, coll_s
 static void coll__member_lines_close(coll__kept *k)
 {
     for (int i = 0; k->lines && i < k->consensus.count; i++) {
-        coll__dial_end(&k->lines[i].handshake);
+        coll__dial_end(&k->lines[i].dialler.handshake);
         coll__pipe_close(&k->lines[i].pipe);
         coll__give(k->lines[i].in);
     }
@@ -31687,6 +31115,7 @@ static coll__kept *coll__kept_of(coll__tcp *tcp, const coll__identity *us)
     if (!k) return NULL;
     memcpy(k->world, us->world, sizeof k->world);
     coll__consensus_open(&k->consensus, coll__behind(k, sizeof *k), us->size, us->rank);
+    if (us->size == tcp->size) k->consensus.voters = tcp->voters;
     k->next = tcp->kept;
     tcp->kept = k;
     return k;
@@ -31785,7 +31214,8 @@ static void coll__tcp_free(coll__tcp *tcp)
     coll__shm_segment_close(&tcp->segment);
     coll__close_fd(&tcp->listener);
     for (int i = 0; tcp->streams && i < tcp->size * COLL_CHANNEL_COUNT; i++) {
-        coll__stream_close(&tcp->streams[i]);
+        coll__dial_end(&tcp->streams[i].handshake);
+        coll__pipe_close(&tcp->streams[i].pipe);
         coll__stripe_set_free(tcp->streams[i].stripe_set);
     }
     for (int i = 0; i < tcp->handshake_count; i++) coll__pipe_close(&tcp->handshakes[i].pipe);
@@ -31804,6 +31234,9 @@ static void coll__tcp_free(coll__tcp *tcp)
         coll__member_lines_close(a);
         coll__give(a);
     }
+    for (int i = 0; tcp->waiters && i < tcp->elastic; i++) coll__pipe_close(&tcp->waiters[i].pipe);
+    coll__give(tcp->waiters);
+    coll__give(tcp->newcomers);
     coll__wipe(&tcp->us, sizeof tcp->us);
     coll__give(tcp);
 }
@@ -31831,12 +31264,14 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
 {
     const coll_config *c = &settings->config;
     const size_t size = (size_t)c->size, streams = size * COLL_CHANNEL_COUNT;
+    const size_t lines = streams * (size_t)(c->tcp.lanes > 1 ? c->tcp.lanes : 1);
     coll__tcp *tcp = (coll__tcp *)coll__allocate(c->allocator, sizeof *tcp);
     bool has_lanes = true;
 
     if (!tcp) return NULL;
     tcp->rank = c->rank;
-    tcp->size = c->size;
+    tcp->size = tcp->voters = c->size;
+    tcp->elastic = COLL__HAS_SHRINK && c->elastic > 0 ? c->elastic : 0;
     tcp->listener = -1;
     tcp->segment = coll__no_segment;
     coll__io_init(&tcp->io);
@@ -31847,7 +31282,7 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     tcp->is_open = settings->is_open;
     tcp->lacks_tls = settings->lacks_tls;
     (void)pthread_mutex_init(&tcp->accept_lock, NULL);
-    tcp->handshake_room = coll__handshake_room(c->size, c->tcp.lanes > 1 ? c->tcp.lanes : 1);
+    tcp->handshake_room = (int)coll__least(lines + COLL__HANDSHAKES_SPARE, COLL__HANDSHAKES_MOST);
     tcp->budget.most = 2 * tcp->handshake_room;
     tcp->budget.a_second = COLL__ANSWERS_A_SECOND + c->size;
     tcp->endpoints = (coll__endpoint *)coll__allocate(c->allocator, size * sizeof *tcp->endpoints);
@@ -31872,9 +31307,8 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     for (size_t i = 0; tcp->controls && i < (c->rank == 0 ? size : 1); i++) tcp->controls[i].pipe.fd = -1;
     tcp->greets_as = &tcp->us;
     tcp->heartbeat.tcp = tcp;
-    const bool has_heartbeat = coll__heartbeat_init(&tcp->heartbeat, c->rank, c->size, tcp->handshake_room,
-                                                    (int)streams * (c->tcp.lanes > 1 ? c->tcp.lanes : 1), tcp->controls,
-                                                    tcp->endpoints);
+    const bool has_heartbeat = coll__heartbeat_init(&tcp->heartbeat, c->rank, c->size, tcp->handshake_room, (int)lines,
+                                                    tcp->controls, tcp->endpoints);
     if (has_heartbeat && has_lanes && tcp->endpoints && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence
         && tcp->known && tcp->handshakes && coll__identify(&tcp->us, settings)) {
         coll__endpoint *own = &tcp->endpoints[c->rank];
@@ -31884,7 +31318,7 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
         if (gethostname(own->name, sizeof own->name - 1)) coll__print(own->name, sizeof own->name, "?");
         memcpy(beat->name, own->name, sizeof beat->name);
         own->shares = COLL__HAS_SHM && c->tcp.share_memory >= 0;
-        if (own->shares && c->size > 1 && c->tcp.shm_collectives >= 0 && settings->auth <= COLL__AUTH_KEY)
+        if (own->shares && (c->size > 1 || tcp->elastic > 0) && c->tcp.shm_collectives >= 0 && settings->auth <= COLL__AUTH_KEY)
             tcp->segment = coll__shm_segment_open();
         coll__shm_segment_sign(&tcp->segment, c->rank, tcp->us.world);
         own->segment = (uint32_t)(tcp->segment.fd + 1);
@@ -31922,13 +31356,17 @@ static bool coll__is_same_host(const coll__endpoint *a, const coll__endpoint *b)
     return !memcmp(a->host, b->host, COLL__HOST_LENGTH);
 }
 
-/* An address of a rank; link-local ones get the interface of this rank's connection to rank 0. */
-static coll__address coll__endpoint_address(const coll__tcp *tcp, int rank, int which)
+/* The first rank of a rank's host identifies the host.  That of the rank before it is tried first.  The caller holds the
+ * session. */
+static int coll__tcp_host(void *context, int rank)
 {
-    coll__address a = coll__address_with(tcp->endpoints[rank].addresses[which], tcp->endpoints[rank].port);
+    const coll__tcp *tcp = (const coll__tcp *)context;
+    int *const home = &tcp->known[rank].home, before = rank > 0 ? tcp->known[rank - 1].home : 0;
 
-    if (coll__is_link_local(a.bytes)) a.scope = tcp->network.scope;
-    return a;
+    if (*home == 0 && before > 0 && coll__is_same_host(&tcp->endpoints[before - 1], &tcp->endpoints[rank])) *home = before;
+    for (int first = 0; *home == 0; first++)
+        if (coll__is_same_host(&tcp->endpoints[first], &tcp->endpoints[rank])) *home = first + 1;
+    return *home - 1;
 }
 
 static bool coll__endpoint_shares(const coll__endpoint *a, const coll__endpoint *b)
@@ -31939,6 +31377,20 @@ static bool coll__endpoint_shares(const coll__endpoint *a, const coll__endpoint 
 }
 
 /* ---- >>rank 0: receiving endpoints ---- */
+
+/* Warn once if ranks of other hosts join, and are not protected. */
+static void coll__warn_unprotected(coll__tcp *tcp, const unsigned char *host)
+{
+    const bool is_unsafe = tcp->lacks_tls || (tcp->us.auth == COLL__AUTH_NONE && !tcp->is_open);
+
+    if (!is_unsafe || tcp->has_warned || !memcmp(host, tcp->us.host, sizeof tcp->us.host)) return;
+    tcp->has_warned = true;
+    coll__say(&tcp->log, COLL_LOG_WARN, "%s", tcp->lacks_tls
+              ? "security is \"key\": ranks of other hosts are authenticated, and nothing is encrypted; compile with "
+                "-DCOLL_WITH_OPENSSL to encrypt, or set COLL_SECURITY=key to accept this"
+              : "security is \"open\": any process that reaches this port may join, read and change what is sent; set "
+                "COLL_KEY, or COLL_SECURITY=open to accept this");
+}
 
 /* Store the endpoint of rank `index`.  false: invalid. */
 static bool coll__endpoint_heard(coll__tcp *tcp, int index, const unsigned char *bytes)
@@ -32019,14 +31471,28 @@ static int coll__ask_to_listen(coll__tcp *tcp, int64_t deadline)
 
 /* ---- >>the table ---- */
 
+/* In the place of the table's head: what a newcomer must know of its world. */
+static void coll__taken_write(unsigned char *bytes, const coll__tcp *tcp, int rank)
+{
+    unsigned char *const text = bytes + COLL__CONTROL_TEXT;
+
+    coll__control_write(bytes, COLL__CONTROL_TAKEN, COLL_OK, 0, "");
+    memcpy(text, tcp->us.world, COLL__WORLD_LENGTH);
+    coll__put32(text + 16, tcp->us.epoch);
+    coll__put32(text + 20, (uint32_t)rank);
+    coll__put32(text + 24, (uint32_t)tcp->size);
+    coll__put32(text + 28, (uint32_t)tcp->voters);
+}
+
 /* Bytes of the table: all endpoints, and rank 0's tuning text, ended by a zero. */
 static inline size_t coll__table_length(const coll__tcp *tcp)
 {
     return (size_t)tcp->size * COLL__ENDPOINT_LENGTH + COLL__TUNING_ROOM;
 }
 
-/* Send the table to all.  A rank that died meanwhile is detected later. */
-static void coll__send_table(coll__tcp *tcp)
+/* Send the table to the ranks from `first` on; to newcomers, with their rank and world.  A rank that died meanwhile is detected
+ * later. */
+static void coll__send_table(coll__tcp *tcp, int first)
 {
     const size_t length = COLL__CONTROL_LENGTH + coll__table_length(tcp);
     unsigned char *bytes = tcp->size > 1 ? (unsigned char *)coll__allocate(coll__like(tcp), length) : NULL;
@@ -32036,26 +31502,34 @@ static void coll__send_table(coll__tcp *tcp)
     for (int r = 0; r < tcp->size; r++)
         coll__endpoint_write(bytes + COLL__CONTROL_LENGTH + (size_t)r * COLL__ENDPOINT_LENGTH, &tcp->endpoints[r]);
     memcpy(bytes + length - COLL__TUNING_ROOM, tcp->tuning, COLL__TUNING_ROOM);
-    for (int i = 1; i < tcp->size; i++)
+    for (int i = first; i < tcp->size; i++) {
+        if (i >= tcp->voters) coll__taken_write(bytes, tcp, i);
         (void)coll__pipe_transfer(&tcp->controls[i].pipe, bytes, length, true, coll__deadline(COLL__TABLE_MS));
+    }
     coll__give(bytes);
 }
 
-/* Store the table, without the loopback addresses of other hosts, but keep the address at which rank 0 was reached.  false: an
- * endpoint is invalid. */
+/* Store an endpoint, without the loopback addresses of another host.  false: it is invalid. */
+static bool coll__endpoint_take(coll__tcp *tcp, int rank, const unsigned char *bytes)
+{
+    coll__endpoint *const endpoint = &tcp->endpoints[rank];
+    int kept = 0;
+
+    if (!coll__endpoint_read(bytes, endpoint)) return false;
+    if (coll__is_of_this_host(tcp, rank)) return true;
+    for (int k = 0; k < endpoint->count; k++)
+        if (!coll__is_loopback(endpoint->addresses[k])) memmove(endpoint->addresses[kept++], endpoint->addresses[k], 16);
+    endpoint->count = kept;
+    return true;
+}
+
+/* Store the table, but keep the address at which rank 0 was reached.  false: an endpoint is invalid. */
 static bool coll__table_read(coll__tcp *tcp, const unsigned char *bytes)
 {
     const coll__endpoint found = tcp->endpoints[0];
 
-    for (int i = 0; i < tcp->size; i++) {
-        coll__endpoint *endpoint = &tcp->endpoints[i];
-        if (!coll__endpoint_read(bytes + (size_t)i * COLL__ENDPOINT_LENGTH, endpoint)) return false;
-        if (coll__is_of_this_host(tcp, i)) continue;
-        int kept = 0;
-        for (int k = 0; k < endpoint->count; k++)
-            if (!coll__is_loopback(endpoint->addresses[k])) memmove(endpoint->addresses[kept++], endpoint->addresses[k], 16);
-        endpoint->count = kept;
-    }
+    for (int i = 0; i < tcp->size; i++)
+        if (!coll__endpoint_take(tcp, i, bytes + (size_t)i * COLL__ENDPOINT_LENGTH)) return false;
     tcp->endpoints[0].port = found.port;
     tcp->endpoints[0].count = found.count;
     memcpy(tcp->endpoints[0].addresses, found.addresses, sizeof found.addresses);
@@ -32087,6 +31561,208 @@ static bool coll__public_address(unsigned char *bytes)
 }
 
 #endif /* COLL_TCP_ENDPOINTS_H */
+/* ---- transports/tcp/coll_tcp_join.h ---- */
+/* coll_tcp_join.h - processes that ask to join: the waiting list of rank 0, and the table of those that a coll_grow takes.
+ *
+ *     newcomer                            rank 0
+ *     hello ->                            to the job, as a newcomer: it knows neither its size nor its epoch
+ *                         <- welcome      it waits
+ *     endpoint ->
+ *                         <- heartbeat    as to other ranks: if they end, the newcomer looks for another rank 0
+ *                         <- taken        its rank and world, and the table of endpoints
+ *
+ * All ranks get the table of newcomers before they agree (core/membership/coll_decision.h).  The newcomers' connection to rank 0
+ * becomes their control connection.  One that is not there in its first world is left out of the next. */
+#ifndef COLL_TCP_JOIN_H
+#define COLL_TCP_JOIN_H
+
+enum { COLL__NEWCOMER_SIZE = 2 };                 /* a newcomer is rank 1 of 2 until it is taken              */
+
+/* The identity of a job, or of a newcomer, between the two. */
+static void coll__newcomer_identify(coll__identity *us, const char *world, int rank)
+{
+    coll__world_id(us->world, 0, world, "newcomer");
+    us->rank = rank;
+    us->size = COLL__NEWCOMER_SIZE;
+}
+
+/* Newcomers may connect.  false: out of memory. */
+static bool coll__newcomers_admit(coll__tcp *tcp, const char *world)
+{
+    coll__past *const job = tcp->elastic > 0 ? (coll__past *)coll__allocate(coll__like(tcp), sizeof *job) : NULL;
+
+    if (!job) return tcp->elastic <= 0;
+    job->us = tcp->us;
+    coll__newcomer_identify(&job->us, world, 0);
+    tcp->us.past = job;
+    return true;
+}
+
+/* ---- >>the waiting list, under accept_lock ---- */
+
+/* Have a process that listens on loopback listen where other hosts reach this one (coll_tcp_endpoints.h), once. */
+static bool coll__waiter_redirect(const coll__tcp *tcp, coll__waiter *w, const coll__endpoint *told)
+{
+    const coll__endpoint *const own = &tcp->endpoints[0];
+    coll__endpoint outer = { .count = 0 };
+
+    for (int i = 0; i < own->count && !w->is_redirected && coll__is_loopback(told->addresses[0]); i++)
+        if (!coll__is_loopback(own->addresses[i])) coll__addresses_add(outer.addresses, &outer.count, own->addresses[i]);
+    w->is_redirected = true;
+    return outer.count > 0 && coll__endpoint_send(&w->pipe, COLL__CONTROL_LISTEN, &outer, coll__deadline(COLL__TABLE_MS)) == 0;
+}
+
+static bool coll__waiter_is_ready(const coll__waiter *w) { return w->pipe.fd >= 0 && w->endpoint.port > 0; }
+
+/* Read what the waiting processes have sent.  Returns how many are ready. */
+static int coll__waiters_look(coll__tcp *tcp)
+{
+    int ready = 0;
+
+    for (int i = 0; tcp->waiters && i < tcp->elastic; i++) {
+        coll__waiter *const w = &tcp->waiters[i];
+        coll__endpoint told = { .port = 0 };
+        coll__control control;
+        int error = EAGAIN;
+        while (w->pipe.fd >= 0 && !(error = coll__pipe_fill(&w->pipe, w->bytes, &w->length, COLL__CONTROL_LENGTH))) {
+            w->length = 0;
+            if (w->endpoint.port || !coll__control_read(w->bytes, tcp->size, &control) || control.note != COLL__CONTROL_ENDPOINT
+                || !coll__endpoint_read(w->bytes + COLL__CONTROL_TEXT, &told) || told.port == 0) break;
+            const coll__address from = coll__name_of(w->pipe.fd, true);
+            memcpy(told.host, w->endpoint.host, sizeof told.host);        /* from its hello                   */
+            if (coll__waiter_redirect(tcp, w, &told)) continue;
+            if (!coll__is_loopback(from.bytes)) coll__addresses_add(told.addresses, &told.count, from.bytes);
+            w->endpoint = told;
+            if (tcp->heartbeat.has_thread) coll__control_send(&w->pipe, COLL__CONTROL_HEARTBEAT, COLL_OK, 0, "");
+        }
+        if (error != EAGAIN) coll__pipe_close(&w->pipe);
+        ready += coll__waiter_is_ready(w);
+    }
+    return ready;
+}
+
+/* The heartbeat thread: send heartbeats, behind the first one. */
+static void coll__waiters_beat(coll__tcp *tcp, int64_t now)
+{
+    unsigned char note[COLL__CONTROL_LENGTH];
+
+    if (!tcp->waiters || now < tcp->waiters_beat_at) return;
+    tcp->waiters_beat_at = now + tcp->heartbeat.liveness_ms * (int64_t)COLL__MS / COLL__BEATS;
+    for (int i = 0; i < tcp->elastic; i++) {
+        coll__waiter *const w = &tcp->waiters[i];
+        if (!coll__waiter_is_ready(w)) continue;
+        coll__control_write(note, COLL__CONTROL_HEARTBEAT, COLL_OK, 0, "");
+        if (coll__pipe_move(&w->pipe, note, sizeof note, true) != (ssize_t)sizeof note) coll__pipe_close(&w->pipe);
+    }
+}
+
+static coll__waiter *coll__waiter_free(coll__tcp *tcp)
+{
+    if (!tcp->waiters) {
+        tcp->waiters = (coll__waiter *)coll__allocate(coll__like(tcp), (size_t)tcp->elastic * sizeof *tcp->waiters);
+        for (int i = 0; tcp->waiters && i < tcp->elastic; i++) tcp->waiters[i].pipe.fd = -1;
+    }
+    (void)coll__waiters_look(tcp);                /* some may have ended                                      */
+    for (int i = 0; tcp->waiters && i < tcp->elastic; i++) if (tcp->waiters[i].pipe.fd < 0) return &tcp->waiters[i];
+    return NULL;
+}
+
+/* The handshake of a newcomer is complete.  A world with newcomers admits none: it may be one of them, that calls again since the
+ * rank 0 which has chosen it died.  While it waits for an answer, it does not listen: so the others see that it is not there. */
+static void coll__newcomer_comes(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *hello)
+{
+    if (tcp->voters < tcp->size) {
+        coll__pipe_close(pipe);
+        return;
+    }
+    coll__waiter *const w = tcp->rank == 0 ? coll__waiter_free(tcp) : NULL;
+    if (!w) {
+        pthread_mutex_lock(&tcp->heartbeat.lock);
+        const coll__endpoint root = tcp->endpoints[0];
+        pthread_mutex_unlock(&tcp->heartbeat.lock);
+        if (tcp->rank > 0) (void)coll__endpoint_send(pipe, COLL__CONTROL_ENDPOINT, &root, coll__deadline(COLL__REDIAL_WAIT_MS));
+        else coll__control_send(pipe, COLL__CONTROL_REFUSE, COLL_ERR_PEER, -1, "too many processes wait already (COLL_ELASTIC)");
+        coll__pipe_close(pipe);
+        return;
+    }
+    coll__tune_socket(pipe->fd);
+    *w = (coll__waiter){ .pipe = coll__pipe_take(pipe) };
+    memcpy(w->endpoint.host, hello->host, sizeof hello->host);
+    coll__control_send(&w->pipe, COLL__CONTROL_WELCOME, COLL_OK, -1, "");
+}
+
+/* ---- >>coll_grow ---- */
+
+static coll__orders coll__orders_of(const coll__tcp *tcp)
+{
+    return (coll__orders){ &tcp->endpoints[0].place, sizeof *tcp->endpoints };
+}
+
+/* The table of `count` newcomers, on all ranks.  Rank 0 writes those that were ready into it. */
+static unsigned char *coll__tcp_newcomers(void *context, int count, const int *places, size_t *length)
+{
+    coll__tcp *const tcp = (coll__tcp *)context;
+    coll__newcomers *n = NULL;
+    int at = 0, place = 0, i = 0;
+
+    *length = (size_t)count * COLL__ENDPOINT_LENGTH;
+    coll__give(tcp->newcomers);
+    if (count > 0) n = (coll__newcomers *)coll__allocate(coll__like(tcp), sizeof *n + *length);
+    tcp->newcomers = n;
+    if (!n) return NULL;
+    n->count = count;
+    pthread_mutex_lock(&tcp->accept_lock);
+    for (int k = 0; tcp->waiters && k < tcp->elastic; k++) tcp->waiters[k].number = 0;
+    for (int number = 1; number <= count; number++, i++) {
+        coll__endpoint one = { .port = 0 };       /* it has ended since it was ready                          */
+        while (tcp->waiters && i < tcp->elastic && !coll__waiter_is_ready(&tcp->waiters[i])) i++;
+        if (tcp->waiters && i < tcp->elastic) tcp->waiters[i].number = number, one = tcp->waiters[i].endpoint;
+        if (places) place = coll__order_next(coll__orders_of(tcp), tcp->size, places, &at, place) + 1;
+        one.place = (uint32_t)place;
+        coll__endpoint_write(n->bytes + (size_t)(number - 1) * COLL__ENDPOINT_LENGTH, &one);
+    }
+    pthread_mutex_unlock(&tcp->accept_lock);
+    return n->bytes;
+}
+
+/* Rank 0 of the new world, before its heartbeat: take the connections of the newcomers, and send them the table.  Others go on
+ * waiting. */
+static void coll__newcomers_take(coll__tcp *old, coll__tcp *tcp)
+{
+    pthread_mutex_lock(&old->accept_lock);
+    tcp->waiters = old->waiters;
+    old->waiters = NULL;
+    pthread_mutex_unlock(&old->accept_lock);
+    for (int i = 0; tcp->waiters && i < tcp->elastic; i++) {
+        coll__waiter *const w = &tcp->waiters[i];
+        const int rank = tcp->voters + w->number - 1;
+        if (w->number > 0 && rank < tcp->size && w->pipe.fd >= 0) {
+            coll__warn_unprotected(tcp, w->endpoint.host);
+            tcp->controls[rank].pipe = coll__pipe_take(&w->pipe);
+        }
+        w->number = 0;
+    }
+    if (tcp->voters < tcp->size) coll__send_table(tcp, tcp->voters);
+}
+
+/* ---- >>the newcomer ---- */
+
+/* What a newcomer has been told: its rank and its world.  false: it is not valid. */
+static bool coll__newcomer_taken(coll__tcp *tcp, const unsigned char *note)
+{
+    const unsigned char *const text = note + COLL__CONTROL_TEXT;
+    const uint32_t rank = coll__get32(text + 20), size = coll__get32(text + 24), voters = coll__get32(text + 28);
+
+    if (!tcp->is_newcomer || size > COLL__SIZE_MOST || rank >= size || voters > rank || voters == 0) return false;
+    memcpy(tcp->us.world, text, COLL__WORLD_LENGTH);
+    tcp->us.epoch = coll__get32(text + 16);
+    tcp->us.rank = (int)rank;
+    tcp->us.size = (int)size;
+    tcp->voters = (int)voters;
+    return true;
+}
+
+#endif /* COLL_TCP_JOIN_H */
 /* ---- transports/tcp/coll_tcp_accept.h ---- */
 /* coll_tcp_accept.h - opening data connections: connecting to higher ranks, and accepting connections.
  *
@@ -32186,7 +31862,7 @@ static void coll__stream_unreachable(coll__tcp *tcp, coll__stream *s, int error)
     if (!coll__has_active_transfer(s)) return;    /* a receive from any rank can still complete               */
     if (error) coll__print(what, sizeof what, "cannot be reached from rank %d: %s%s", tcp->rank, strerror(error),
                            s->is_unanswered ? "; its host is gone, or the link between the two" : "");
-    else coll__print(what, sizeof what, "cannot be reached: it has no address that other hosts could reach");
+    else coll__print(what, sizeof what, "cannot be reached from other hosts: it listens at a loopback address (COLL_NETWORK)");
     coll__suspect(tcp, s->peer, what);
 }
 
@@ -32223,7 +31899,7 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
         coll__stream_unreachable(tcp, s, 0);
         return;
     }
-    const coll__address a = coll__endpoint_address(tcp, s->peer, s->tried);
+    const coll__address a = coll__endpoint_address(&tcp->endpoints[s->peer], s->tried, tcp->network.scope);
     s->handshake = coll__dial_begin(&tcp->us, &a, hello, coll__deadline(COLL__DIAL_MS));
     if (!s->handshake) {
         const int error = errno;
@@ -32364,8 +32040,9 @@ static void coll__refuse_handshake(coll__tcp *tcp, coll__pipe *pipe, const coll_
     char where[COLL__ADDRESS_TEXT], text[COLL__CONTROL_PROOF - COLL__CONTROL_TEXT], rest[512];
     int reads = 0;
 
-    coll__say(&tcp->log, coll__refusal_level(tcp, g, from, reason), "rank %d turned away a connection from %s: %s", tcp->rank,
-              coll__address_text(&from, where, sizeof where), reason);
+    if (!tcp->is_heartbeat_there)                 /* its thread writes no log                                 */
+        coll__say(&tcp->log, coll__refusal_level(tcp, g, from, reason), "rank %d turned away a connection from %s: %s", tcp->rank,
+                  coll__address_text(&from, where, sizeof where), reason);
     coll__print(text, sizeof text, "rank %d refused the connection: %s", tcp->rank, reason);
     coll__control_write(note, COLL__CONTROL_REFUSE, status, -1, text);
     if (g) coll__refusal_prove(g, tcp->greets_as, note);
@@ -32380,8 +32057,26 @@ static void coll__refuse(coll__tcp *tcp, coll__pipe *pipe, coll_status status, c
     coll__refuse_handshake(tcp, pipe, NULL, status, reason);
 }
 
-static void coll__control_event(coll__tcp *tcp, int index);
-static void coll__probe_taken(coll__tcp *tcp, coll__pipe *pipe, int rank);
+/* During the start, at rank 0: read endpoints, and detect closed connections.  A rank may connect again. */
+static void coll__bootstrap_event(coll__tcp *tcp, int index)
+{
+    coll__control_line *line = &tcp->controls[index];
+    coll__control control;
+    int error = 0;
+
+    if (line->pipe.fd < 0) return;
+    while (!error && !(error = coll__pipe_fill(&line->pipe, line->bytes, &line->length, COLL__CONTROL_LENGTH))) {
+        line->length = 0;
+        if (!coll__control_read(line->bytes, tcp->size, &control) || control.note != COLL__CONTROL_ENDPOINT
+            || !coll__endpoint_heard(tcp, index, line->bytes + COLL__CONTROL_TEXT)) error = EPROTO;
+    }
+    if (error == EAGAIN) return;
+    coll__io_forget(&tcp->io, line->pipe.fd);
+    coll__pipe_close(&line->pipe);
+    coll__endpoint_lost(tcp, index);
+    line->lost_at = coll__now();
+    line->lost_by = error;
+}
 
 /* A rank joins during the start, at rank 0.  It sends its endpoint next. */
 static void coll__take_rank(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *hello)
@@ -32389,7 +32084,7 @@ static void coll__take_rank(coll__tcp *tcp, coll__pipe *pipe, const coll__hello 
     coll__control_line *line = &tcp->controls[hello->rank];
     char where[COLL__ADDRESS_TEXT], reason[160];
 
-    if (hello->rank > 0 && line->pipe.fd >= 0) coll__control_event(tcp, hello->rank);     /* is it still there? */
+    if (hello->rank > 0 && line->pipe.fd >= 0) coll__bootstrap_event(tcp, hello->rank);   /* is it still there? */
     if (hello->rank == 0 || line->pipe.fd >= 0) {
         const coll__address other = coll__name_of(line->pipe.fd, true);
         coll__print(reason, sizeof reason, "another process has come with the same rank, %d%s%s", hello->rank,
@@ -32397,15 +32092,7 @@ static void coll__take_rank(coll__tcp *tcp, coll__pipe *pipe, const coll__hello 
         coll__refuse(tcp, pipe, COLL_ERR_PROTOCOL, reason);
         return;
     }
-    const bool is_unsafe = tcp->lacks_tls || (tcp->us.auth == COLL__AUTH_NONE && !tcp->is_open);
-    if (is_unsafe && !tcp->has_warned && memcmp(hello->host, tcp->us.host, sizeof hello->host)) {
-        tcp->has_warned = true;
-        coll__say(&tcp->log, COLL_LOG_WARN, "%s", tcp->lacks_tls
-                  ? "security is \"key\": ranks of other hosts are authenticated, and nothing is encrypted; compile with "
-                    "-DCOLL_WITH_OPENSSL to encrypt, or set COLL_SECURITY=key to accept this"
-                  : "security is \"open\": any process that reaches this port may join, read and change what is sent; set "
-                    "COLL_KEY, or COLL_SECURITY=open to accept this");
-    }
+    coll__warn_unprotected(tcp, hello->host);
     memcpy(tcp->endpoints[hello->rank].host, hello->host, sizeof hello->host);
     coll__tune_socket(pipe->fd);
     line->pipe = coll__pipe_take(pipe);
@@ -32419,7 +32106,7 @@ static void coll__take_rank(coll__tcp *tcp, coll__pipe *pipe, const coll__hello 
 static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *hello)
 {
     if (hello->purpose == COLL__PURPOSE_PROBE) {
-        coll__probe_taken(tcp, pipe, hello->rank);
+        coll__line_taken(&tcp->heartbeat, pipe, hello->rank);
         return;
     }
     if (hello->purpose == COLL__PURPOSE_JOIN) {
@@ -32429,7 +32116,7 @@ static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *h
     }
     coll__stream *s = coll__stream_to(tcp, hello->rank, hello->channel);
     if (!tcp->is_bootstrapping && hello->rank < tcp->rank && hello->more_lanes == 0) coll__stream_needs_one(s);
-    if (tcp->is_bootstrapping || hello->rank >= tcp->rank || s->state != COLL__STREAM_NONE
+    if (tcp->is_bootstrapping || hello->purpose != COLL__PURPOSE_DATA || hello->rank >= tcp->rank || s->state != COLL__STREAM_NONE
         || (hello->more_lanes > 0) != (coll__stripe_set_of(s) != NULL) || coll__stream_lane(s, hello->lane)->fd >= 0) {
         coll__refuse(tcp, pipe, COLL_ERR_PROTOCOL, "a data connection that was not expected");
         return;
@@ -32438,26 +32125,29 @@ static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *h
     coll__stream_open(tcp, s, hello->lane, pipe);
 }
 
-static void coll__agreement_admit(struct coll__agreement *h, coll__handshake *g);
-
-/* Continue a handshake; true: it is over.  The heartbeat thread completes liveness probes and removes closed connections only;
- * it does not run this during an agreement. */
+/* Continue a handshake; true: it is over.  The heartbeat thread completes those of liveness probes and of ranks that want a past
+ * decision, completes or refuses those of newcomers, and removes closed connections; it does not run this during an agreement. */
 static bool coll__handshake_go_on(coll__tcp *tcp, coll__handshake *g)
 {
     const coll_status status = coll__handshake_advance(g, tcp->greets_as);
 
     if (status == COLL_PENDING) return false;
-    if (tcp->is_heartbeat_there && status != COLL_ERR_PEER && (status != COLL_OK || g->hello.purpose != COLL__PURPOSE_PROBE)) {
+    const bool is_answered = status == COLL_OK && (g->hello.purpose == COLL__PURPOSE_PROBE || coll__past_of(g));
+    const bool is_newcomer = coll__hello_may_begin(g->call, sizeof g->call)
+        && g->call[offsetof(coll__hello, purpose)] == COLL__PURPOSE_NEWCOMER;
+    if (tcp->is_heartbeat_there && status != COLL_ERR_PEER && !is_answered && !is_newcomer) {
         g->want = 0;
         tcp->has_deferred = true;
         return false;
     }
     if (COLL__HAS_SHRINK && status == COLL_OK && tcp->agreement && !coll__past_of(g)) {
-        coll__agreement_admit(tcp->agreement, g);
+        tcp->admit(tcp->agreement, g);
         return true;
     }
     coll__io_forget(&tcp->io, g->pipe.fd);
-    if (status == COLL_OK && coll__past_of(g)) coll__past_told(coll__past_of(g), &g->pipe);
+    if (status == COLL_OK && coll__past_of(g) && g->hello.purpose == COLL__PURPOSE_NEWCOMER)
+        coll__newcomer_comes(tcp, &g->pipe, &g->hello);
+    else if (status == COLL_OK && coll__past_of(g)) coll__past_told(coll__past_of(g), &g->pipe);
     else if (status == COLL_OK) coll__greeted(tcp, &g->pipe, &g->hello);
     else if (status == COLL_ERR_PEER) coll__pipe_close(&g->pipe);
     else coll__refuse_handshake(tcp, &g->pipe, g, status, g->why);
@@ -32675,6 +32365,7 @@ static int coll__accept_watch(coll__tcp *tcp, struct pollfd *fds, int64_t *next)
     int n = 0;
 
     if (pthread_mutex_trylock(&tcp->accept_lock)) return 0;
+    coll__waiters_beat(tcp, coll__now());
     if (!tcp->agreement) {
         const bool is_deaf = tcp->is_deaf && coll__now() < tcp->deaf_until;
         tcp->is_heartbeat_there = true;
@@ -32716,201 +32407,176 @@ static void coll__accept_serve(coll__tcp *tcp, const struct pollfd *fds, int cou
 }
 
 #endif /* COLL_TCP_ACCEPT_H */
-/* ---- transports/tcp/coll_tcp_probe.h ---- */
-/* coll_tcp_probe.h - liveness probes after rank 0 has left: each rank probes the ranks it waits for, and detects failures
- * itself.
- *
- * A rank that waits for another one connects to its listener.  This control connection carries heartbeats in both directions,
- * leaves, and the decision, as those to rank 0 do.  The rank that connected detects failures: if the other one is reached and
- * sends no heartbeat for liveness_timeout_ms, it is dead.  If all its addresses refuse connects for that long, it has left or
- * is dead.  A rank that cannot be reached at all is not detected here, but on its data connections.  A rank that connected to
- * this one is not watched: any rank may connect and then stay silent.
- *
- * All waiting ranks get the same result.  Example: rank 3 waits for rank 2, which waits for rank 1, which is suspended.  Rank
- * 2 detects that, and tells rank 3, for each rank forwards a decision on all control connections.  A rank that failed and
- * leaves connects to the ranks that may wait for it, and sends the reason: otherwise they would take the close for its death.
- *
- * The heartbeat thread does this, and accepts probes (coll_tcp_accept.h), for the program may compute for a long time.
- *
- * Control connections of a rank other than 0: [0] to rank 0; [r] to rank r, opened here; [size + r] to rank r, opened there. */
-#ifndef COLL_TCP_PROBE_H
-#define COLL_TCP_PROBE_H
-
-/* Make space for the control connections beyond [0]. */
-static void coll__lines_widen(coll__heartbeat *p)
-{
-    if (p->line_count > 1) return;
-    p->line_count = 2 * p->size;
-    for (int i = 1; i < p->line_count; i++) p->lines[i].pipe.fd = -1;
-}
-
-/* A control connection is open: send heartbeat, and decision if any. */
-static void coll__line_open(coll__heartbeat *p, int index, coll__pipe *pipe)
-{
-    coll__control_line *line = &p->lines[index];
-
-    line->pipe = coll__pipe_take(pipe);
-    line->length = line->unsent = 0;
-    line->wants = coll__bit_of(COLL__CONTROL_HEARTBEAT) | (p->decision.status != COLL_OK ? coll__bit_of(COLL__CONTROL_FAIL) : 0)
-                | (p->is_leaving ? coll__bit_of(COLL__CONTROL_BYE) : 0);
-    coll__line_flush(p, index);
-}
-
-/* ---- >>probing ---- */
-
-/* Probe a rank that this one waits for, if rank 0 has left. */
-static void coll__probe_rank(coll__tcp *tcp, int rank)
-{
-    coll__heartbeat *p = &tcp->heartbeat;
-    coll__control_line *line = &p->lines[rank];
-
-    if (tcp->presence[0] == COLL__PRESENT || tcp->presence[rank] != COLL__PRESENT || rank == tcp->rank || !p->has_thread) return;
-    pthread_mutex_lock(&p->lock);
-    coll__lines_widen(p);
-    const bool is_new = !line->is_wanted && !line->handshake && line->pipe.fd < 0;
-    if (is_new) line->is_wanted = true;
-    pthread_mutex_unlock(&p->lock);
-    if (is_new) coll__heartbeat_wake(p);
-}
-
-/* Before the calling thread waits: probe all ranks that it has transfers with. */
-static void coll__probe_after_all(coll__tcp *tcp)
-{
-    for (int i = 0; i < tcp->active.count && tcp->presence[0] != COLL__PRESENT; i++)
-        if (tcp->active.streams[i]->state != COLL__STREAM_ENDED) coll__probe_rank(tcp, tcp->active.streams[i]->peer);
-}
-
-/* This rank failed, and leaves: connect to all peers of its streams, to send the reason. */
-static void coll__probe_to_tell(coll__tcp *tcp)
-{
-    coll__heartbeat *p = &tcp->heartbeat;
-
-    if (!coll__is_orphan(p) || p->decision.status == COLL_OK || !p->has_thread) return;
-    coll__lines_widen(p);
-    for (int i = 1; i < tcp->size; i++) p->lines[i].is_wanted = false;
-    for (int i = COLL_CHANNEL_COUNT; i < tcp->size * COLL_CHANNEL_COUNT; i++) {
-        const coll__stream *s = &tcp->streams[i];
-        coll__control_line *line = &p->lines[s->peer];
-        const bool is_there = s->state != COLL__STREAM_NONE && s->state != COLL__STREAM_ENDED && !p->has_left[s->peer]
-                           && !p->is_dead[s->peer];
-        if (!is_there || line->pipe.fd >= 0 || p->lines[tcp->size + s->peer].pipe.fd >= 0) continue;
-        line->is_wanted = true;
-        line->call_at = 0;
-    }
-    coll__heartbeat_wake(p);
-}
-
-/* Are such connects still in progress? */
-static bool coll__is_telling(const coll__heartbeat *p)
-{
-    for (int i = 1; p->rank != 0 && p->decision.status != COLL_OK && i < p->line_count && i < p->size; i++)
-        if (p->lines[i].is_wanted || p->lines[i].handshake) return true;
-    return false;
-}
-
-/* Record the result of the last connect: refused, or another one. */
-static void coll__probe_answered(coll__heartbeat *p, int rank, bool is_refused, int64_t now)
-{
-    coll__control_line *line = &p->lines[rank];
-
-    line->refusals = is_refused ? line->refusals + 1 : 0;
-    if (line->refusals == 1) line->refused_at = now;
-    if (is_refused && line->refusals >= p->endpoints[rank].count && now - line->refused_at > coll__liveness(p))
-        coll__heartbeat_failed(p, COLL_ERR_PEER, rank, "is gone: its address refuses connections");
-}
-
-static void coll__probe_call(coll__heartbeat *p, int rank, int64_t now)
-{
-    const coll__hello hello = { .purpose = COLL__PURPOSE_PROBE, .to = rank };
-    coll__control_line *line = &p->lines[rank];
-
-    line->is_wanted = line->is_met = false;
-    line->call_at = now + coll__beat_interval(p);
-    if (p->endpoints[rank].count == 0) return;
-    const coll__address a = coll__endpoint_address(p->tcp, rank, line->calls++ % p->endpoints[rank].count);
-    line->handshake = coll__dial_begin(&p->tcp->us, &a, hello, coll__never);
-    if (line->handshake) line->heard_at = now;
-    else if (errno != ENOMEM) coll__probe_answered(p, rank, errno == ECONNREFUSED, now);
-}
-
-/* Start the requested connects.  If an address does not answer, the next attempt uses the next one. */
-static void coll__probe_due(coll__heartbeat *p, int64_t now)
-{
-    for (int i = 1; p->rank != 0 && i < p->line_count && i < p->size; i++) {
-        coll__control_line *line = &p->lines[i];
-        if (line->handshake && !line->handshake->is_reached && now - line->heard_at > coll__liveness(p)) {
-            coll__probe_answered(p, i, false, now);
-            coll__dial_end(&line->handshake);
-        }
-        if (line->is_wanted && !line->handshake && now >= line->call_at) coll__probe_call(p, i, now);
-    }
-}
-
-/* The connect has completed or failed, or the handshake can continue. */
-static void coll__probe_go_on(coll__heartbeat *p, int rank)
-{
-    coll__control_line *line = &p->lines[rank];
-    coll__handshake *g = line->handshake;
-    const bool was_reached = g->is_reached;
-    int error;
-
-    const coll_status status = coll__dial_advance(g, &p->tcp->us, &error);
-    if (!was_reached && (g->is_reached || error)) {
-        coll__probe_answered(p, rank, error == ECONNREFUSED, coll__now());
-        line->heard_at = coll__now();
-    }
-    if (status == COLL_OK) coll__line_open(p, rank, &g->pipe);
-    if (status != COLL_PENDING) coll__dial_end(&line->handshake);
-    if (p->is_leaving) coll__heartbeat_news(p);   /* the calling thread waits for this                        */
-}
-
-/* ---- >>being probed ---- */
-
-/* A probe has connected.  A leaving rank closes it, for it could not send a leave message on it. */
-static void coll__probe_taken(coll__tcp *tcp, coll__pipe *pipe, int rank)
-{
-    coll__heartbeat *p = &tcp->heartbeat;
-    const int index = tcp->size + rank;
-
-    coll__tune_socket(pipe->fd);
-    pthread_mutex_lock(&p->lock);
-    const bool is_fit = tcp->rank > 0 && rank > 0 && rank != tcp->rank && p->liveness_ms > 0 && !p->is_leaving;
-    if (is_fit) coll__lines_widen(p);
-    const bool is_taken = is_fit && p->lines[index].pipe.fd < 0;
-    if (is_taken) coll__line_open(p, index, pipe);
-    pthread_mutex_unlock(&p->lock);
-    if (is_taken) coll__heartbeat_wake(p);
-    else coll__pipe_close(pipe);
-}
-
-#endif /* COLL_TCP_PROBE_H */
 /* ---- transports/tcp/coll_tcp_control.h ---- */
-/* coll_tcp_control.h - the calling thread's part of the control connections, and all events beside the transfers. */
+/* coll_tcp_control.h - the heartbeat thread, the calling thread's part of the control connections, and other events.
+ *
+ * If rank 0 has left, a rank opens a line to each rank that it waits for, and watches it.  One that cannot be reached at all is
+ * detected on its data connections.  All get one result.  Example: rank 3 waits for rank 2, which waits for rank 1, which is
+ * suspended.  Rank 2 detects that, and sends it to rank 3.  A rank that failed and leaves opens lines to the ranks that may wait
+ * for it, to send the reason: otherwise they would take the close for its death. */
 #ifndef COLL_TCP_CONTROL_H
 #define COLL_TCP_CONTROL_H
 
-/* ---- >>control connections ---- */
+/* ---- >>lines to other ranks, if rank 0 has left ---- */
 
-/* During the start, at rank 0: read endpoints, and detect closed connections.  A rank may connect again. */
-static void coll__bootstrap_event(coll__tcp *tcp, int index)
+/* Before this rank waits for another one. */
+static void coll__watch_rank(coll__tcp *tcp, int rank)
 {
-    coll__control_line *line = &tcp->controls[index];
-    coll__control control;
+    coll__heartbeat *p = &tcp->heartbeat;
+
+    if (tcp->presence[0] == COLL__PRESENT || tcp->presence[rank] != COLL__PRESENT || rank == tcp->rank || !p->has_thread) return;
+    pthread_mutex_lock(&p->lock);
+    coll__line_want(p, rank);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* Before the calling thread waits: watch all ranks that it has transfers with. */
+static void coll__watch_active(coll__tcp *tcp)
+{
+    for (int i = 0; i < tcp->active.count && tcp->presence[0] != COLL__PRESENT; i++)
+        if (tcp->active.streams[i]->state != COLL__STREAM_ENDED) coll__watch_rank(tcp, tcp->active.streams[i]->peer);
+}
+
+/* Begin or continue to open a line.  A rank that is reached is watched from then on. */
+static void coll__line_dial(coll__heartbeat *p, int rank, int64_t now)
+{
+    const coll__hello hello = { .purpose = COLL__PURPOSE_PROBE, .to = rank };
+    const coll__endpoint *to = &p->endpoints[rank];
+    coll__control_line *line = &p->lines[rank];
+    coll__dialler *d = &line->dialler;
+    coll__detector_line *seen = &p->detector.lines[rank];
+    int error;
+
+    const bool may_begin = line->is_wanted && now >= d->call_at && (p->outcome.decision.status == COLL_OK || p->is_leaving);
+    if (!d->handshake && !may_begin) return;
+    line->is_wanted = false;
+    if (!d->handshake) d->call_at = now + coll__beat_interval(&p->detector);
+    if (to->count == 0) return;
+    const coll_status status = coll__dialler_advance(d, &p->tcp->us, to, p->tcp->network.scope, hello, &error);
+    const bool is_reached = d->handshake && d->handshake->is_reached;
+    const bool is_lost = !is_reached && now - d->call_at > p->detector.timeout;
+    if (error && coll__detector_refused(&p->detector, rank, d->refusals, to->count, now))
+        coll__heartbeat_failed(p, COLL_ERR_PEER, rank, "is gone: its address refuses connections", COLL__FROM_MEMBER);
+    if (is_reached && !seen->is_up) coll__detector_up(&p->detector, rank, false, now);
+    if (status == COLL_OK) coll__line_open(p, rank, &d->handshake->pipe);
+    if (status < 0) seen->is_up = false;
+    if (is_lost) d->refusals = 0;
+    if (status != COLL_PENDING || is_lost) coll__dial_end(&d->handshake);
+    if (p->is_leaving) coll__heartbeat_news(p);   /* the calling thread waits for this                        */
+}
+
+/* ---- >>the heartbeat thread ---- */
+
+/* Read the activity of this rank. */
+static void coll__heartbeat_look(coll__heartbeat *p, int64_t now)
+{
+    uint64_t words[COLL_HEAD_LENGTH / 8];
+    coll__beat *const own = &p->beats[p->rank];
+
+    if (!p->session) return;
+    const coll__activity *const d = &p->session->activity;
+    const uint64_t turn = __atomic_load_n(&d->turn, __ATOMIC_ACQUIRE);
+    if (turn != p->activity_count) {
+        p->activity_count = turn;
+        p->activity_since = now;
+        own->is_inside = __atomic_load_n(&d->inside, __ATOMIC_RELAXED) > 0;
+        for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) words[i] = __atomic_load_n(&d->now[i], __ATOMIC_RELAXED);
+        memcpy(own->now, words, sizeof words);
+        for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) words[i] = __atomic_load_n(&d->last[i], __ATOMIC_RELAXED);
+        memcpy(own->last, words, sizeof words);
+    }
+    own->since_ms = (uint32_t)((now - p->activity_since) / COLL__MS);
+    coll__beat_fill(own, p->session);
+}
+
+/* Report a coll_abort, which a signal handler may have called. */
+static void coll__heartbeat_check_abort(coll__heartbeat *p)
+{
+    const char *why = __atomic_load_n(&p->abort_text, __ATOMIC_ACQUIRE);
+    coll_failure cause = { COLL_OK, -1, "" };
+
+    if (!why) return;
+    coll__set_failure(&cause, COLL_ERR_ABORTED, p->rank, "%s", why);
+    coll__heartbeat_report(p, &cause);
+}
+
+/* Do what is due; returns the time of the next call. */
+static int64_t coll__heartbeat_due(coll__heartbeat *p, int64_t now)
+{
+    const bool is_beat = coll__detector_turn(&p->detector, now);
+
+    coll__heartbeat_check_abort(p);
+    if (is_beat) {
+        coll__heartbeat_look(p, now);
+        coll__heartbeat_want(p, COLL__CONTROL_HEARTBEAT);
+        if (p->outcome.decision.status == COLL_OK) coll__check_paths(p, now);
+    }
+    if (coll__detector_next(&p->detector) <= now) {
+        for (int i = 0; i < p->line_count; i++) coll__line_event(p, i);
+        coll__check_silence(p);
+    }
+    for (int i = 1; p->rank != 0 && i < p->detector.watched; i++) coll__line_dial(p, i, now);
+    coll__heartbeat_flush(p);
+    return coll__detector_next(&p->detector);
+}
+
+/* Fill `fds`: the doorbell, then one entry for each control connection. */
+static void coll__heartbeat_watch(coll__heartbeat *p)
+{
+    p->fds[0] = (struct pollfd){ .fd = p->doorbell.fd, .events = POLLIN };
+    for (int i = 0; i < p->line_count; i++) {
+        coll__pipe *pipe = &p->lines[i].pipe;
+        const coll__handshake *g = p->lines[i].dialler.handshake;
+        const short want = (short)(POLLIN | (p->lines[i].unsent > 0 ? POLLOUT : 0));
+        p->fds[1 + i] = (struct pollfd){ .fd = pipe->fd, .events = pipe->fd < 0 ? 0 : coll__pipe_await(pipe, want) };
+        if (g) p->fds[1 + i] = (struct pollfd){ .fd = g->pipe.fd, .events = g->want };
+    }
+}
+
+static void *coll__heartbeat_main(void *at)
+{
+    coll__heartbeat *p = (coll__heartbeat *)at;
+
+    pthread_mutex_lock(&p->lock);
+    while (!__atomic_load_n(&p->is_stopping, __ATOMIC_ACQUIRE)) {
+        int64_t next = coll__heartbeat_due(p, coll__now());
+        const int count = p->line_count;
+        coll__heartbeat_watch(p);
+        pthread_mutex_unlock(&p->lock);
+        const int accepted = coll__accept_watch(p->tcp, p->fds + 1 + count, &next);
+        (void)poll(p->fds, (nfds_t)(1 + count + accepted), coll__ms_until(next, 60000));
+        coll__accept_serve(p->tcp, p->fds + 1 + count, accepted);
+        pthread_mutex_lock(&p->lock);
+        if (p->fds[0].revents) coll__doorbell_clear(&p->doorbell);
+        for (int i = 0; i < count; i++)
+            if (p->lines[i].pipe.fd >= 0 && (p->fds[1 + i].revents || !p->fds[1 + i].events)) coll__line_event(p, i);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+/* Begin.  are_met: the other ends know this job.  Returns 0, or the errno of a failed thread start. */
+static int coll__heartbeat_open(coll__heartbeat *p, int liveness_ms, bool are_met, coll__doorbell ring)
+{
+    const int64_t now = p->activity_since = coll__now();
     int error = 0;
 
-    if (line->pipe.fd < 0) return;
-    while (!error && !(error = coll__pipe_fill(&line->pipe, line->bytes, &line->length, COLL__CONTROL_LENGTH))) {
-        line->length = 0;
-        if (!coll__control_read(line->bytes, tcp->size, &control) || control.note != COLL__CONTROL_ENDPOINT
-            || !coll__endpoint_heard(tcp, index, line->bytes + COLL__CONTROL_TEXT)) error = EPROTO;
-    }
-    if (error == EAGAIN) return;
-    coll__io_forget(&tcp->io, line->pipe.fd);
-    coll__pipe_close(&line->pipe);
-    coll__endpoint_lost(tcp, index);
-    line->lost_at = coll__now();
-    line->lost_by = error;
+    p->liveness_ms = liveness_ms;
+    p->ring = ring;
+    p->detector.timeout = liveness_ms > 0 ? liveness_ms * (int64_t)COLL__MS : 0;
+    p->detector.turned_at = p->detector.beat_at = now;
+    for (int i = 0; i < p->line_count; i++) if (p->lines[i].pipe.fd >= 0) coll__detector_up(&p->detector, i, are_met, now);
+    coll__heartbeat_want(p, COLL__CONTROL_HEARTBEAT); /* identify this rank early: one may die soon           */
+    coll__heartbeat_flush(p);
+    if (liveness_ms <= 0) return 0;
+    error = coll__doorbell_open(&p->doorbell);
+    p->has_thread = true;                         /* the thread reads it                                      */
+    if (!error) error = coll__thread_begin(&p->thread, COLL__HEARTBEAT_STACK, coll__heartbeat_main, p);
+    if (error) p->has_thread = false;
+    return error;
 }
+
+/* ---- >>the calling thread ---- */
 
 /* Used if there is no heartbeat thread. */
 static void coll__control_event(coll__tcp *tcp, int index)
@@ -32925,7 +32591,7 @@ static void coll__control_event(coll__tcp *tcp, int index)
     pthread_mutex_unlock(&tcp->heartbeat.lock);
 }
 
-/* Read the decision and the leaves from the heartbeat. */
+/* Read the decision and the leaves from the heartbeat.  Compare the call in which another rank waits. */
 static void coll__control_listen(coll__tcp *tcp)
 {
     coll__heartbeat *p = &tcp->heartbeat;
@@ -32933,28 +32599,32 @@ static void coll__control_listen(coll__tcp *tcp)
 
     __atomic_store_n(&p->news, 0, __ATOMIC_RELAXED);
     pthread_mutex_lock(&p->lock);
-    if (is_first) tcp->failure = p->decision;
-    p->is_taken = p->decision.status != COLL_OK;
-    for (; tcp->bye_count < p->departed_count; tcp->bye_count++) tcp->presence[p->departed[tcp->bye_count]] = COLL__SAID_BYE;
+    const int asker = tcp->suspicion.status == COLL_OK ? p->lines[0].asker - 1 : -1;
+    if (asker >= 0 && coll__recorded_disagrees(&tcp->suspicion, p->session, coll__report_of(p, p->rank ? 0 : asker), asker))
+        tcp->is_sentence = true;
+    p->lines[0].asker = 0;
+    if (is_first) tcp->failure = p->outcome.decision;
+    p->outcome.is_taken = p->outcome.decision.status != COLL_OK;
+    for (; tcp->bye_count < p->detector.left.count; tcp->bye_count++)
+        tcp->presence[p->detector.left.list[tcp->bye_count]] = COLL__SAID_BYE;
     pthread_mutex_unlock(&p->lock);
-    if (is_first && tcp->failure.status == COLL_ERR_TIMEOUT && tcp->failure.rank == tcp->rank)
+    if (is_first && tcp->failure.status == COLL_ERR_TIMEOUT && (tcp->failure.rank < 0 || tcp->failure.rank == tcp->rank))
         coll__shortage_add(tcp, &tcp->failure);
 }
 
 static inline bool coll__has_news(const coll__tcp *tcp) { return __atomic_load_n(&tcp->heartbeat.news, __ATOMIC_ACQUIRE) != 0; }
 
-/* After the start: hand the control connections to the heartbeat. */
-static void coll__control_open(coll__tcp *tcp, int liveness_ms)
+/* After the start: hand the control connections to the heartbeat.  Without its thread this rank would seem dead to the others. */
+static coll_status coll__control_open(coll__tcp *tcp, int liveness_ms)
 {
     for (int i = 0; i < tcp->heartbeat.line_count; i++)
         if (tcp->controls[i].pipe.fd >= 0) coll__io_forget(&tcp->io, tcp->controls[i].pipe.fd);
     const int error = coll__heartbeat_open(&tcp->heartbeat, liveness_ms, tcp->us.epoch == 0, tcp->io.doorbell);
-    if (error)
-        coll__say(&tcp->log, COLL_LOG_WARN, "rank %d has no thread to watch the others with (%s): one that stops will not be "
-                  "noticed", tcp->rank, strerror(error));
+    if (error) return coll__start_failed(COLL_ERR_SYSTEM, "no thread for heartbeats: %s", strerror(error));
     for (int i = 0; i < tcp->heartbeat.line_count && !tcp->heartbeat.has_thread; i++)
         if (tcp->controls[i].pipe.fd >= 0)
             coll__io_watch(&tcp->io, tcp->controls[i].pipe.fd, POLLIN, coll__tag(COLL__EVENT_CONTROL, i));
+    return COLL_OK;
 }
 
 /* ---- >>peer status: activity of other ranks ---- */
@@ -32998,8 +32668,7 @@ static void coll__tcp_peer_status(void *context, const unsigned char *is_late, c
             if (i > 0 && line->asked_count < COLL__ASKED_MOST) line->asked[line->asked_count++] = i;
             continue;
         }
-        coll__beat beat = p->beats[i];
-        if (i < p->line_count && p->lines[i].is_met) beat.age_ms = (uint32_t)((coll__now() - p->lines[i].heard_at) / COLL__MS);
+        const coll__beat beat = coll__heartbeat_of(p, i);
         coll__append(text, room, "%s", comma);
         coll__append_beat(text, room, i, &beat, p->liveness_ms);
         comma = "; ";
@@ -33034,7 +32703,7 @@ static bool coll__tcp_has_freed(void *context, int peer, uint64_t id)
     if (last.received != quiet->received || last.turn != quiet->turn || last.own_version != quiet->own_version)
         quiet->since = coll__now(), quiet->beat = beat.number;
     return beat.turn && beat.number - quiet->beat >= 2 && !coll__beat_has(&beat, id)
-        && coll__now() - quiet->since >= coll__liveness(p);
+        && coll__now() - quiet->since >= p->detector.timeout;
 }
 
 /* ---- >>events ---- */
@@ -33062,6 +32731,23 @@ static void coll__events(coll__tcp *tcp)
     const bool is_empty = coll__accept_event(tcp, -1);          /* data that a rank sent before it left may be pending  */
     for (int r = 0; r < tcp->size && is_empty; r++)
         if (tcp->presence[r] == COLL__SAID_BYE) tcp->presence[r] = COLL__LEFT;
+}
+
+/* How many processes are ready to join (coll_tcp_join.h).  Waits for `wanted`, or for as many as may wait. */
+static int coll__tcp_waiting(void *context, int wanted, int wait_ms)
+{
+    coll__tcp *const tcp = (coll__tcp *)context;
+    const int64_t deadline = coll__deadline(wait_ms);
+    const int enough = coll__less(wanted, tcp->elastic);
+
+    for (;;) {
+        pthread_mutex_lock(&tcp->accept_lock);
+        const int ready = coll__waiters_look(tcp);
+        pthread_mutex_unlock(&tcp->accept_lock);
+        if (ready >= enough || coll__now() >= deadline || tcp->failure.status != COLL_OK) return ready;
+        coll__io_wait_events(&tcp->io, COLL__YOUNG_MS);
+        coll__events(tcp);
+    }
 }
 
 #endif /* COLL_TCP_CONTROL_H */
@@ -33131,13 +32817,6 @@ static int coll__rendezvous_read(const char *path, coll__rendezvous *rendezvous)
     return coll__rendezvous_parse(text, rendezvous) ? 0 : EPROTO;
 }
 
-/* Remove the file, unless another job has replaced it. */
-static void coll__rendezvous_remove(const char *path, const char *nonce)
-{
-    coll__rendezvous there;
-    if (!coll__rendezvous_read(path, &there) && !strcmp(there.nonce, nonce)) unlink(path);
-}
-
 /* Write the file, and derive the world id from its nonce, which is stored. */
 static coll_status coll__rendezvous_publish(coll__tcp *tcp, const char *path, const char *world, char *nonce)
 {
@@ -33151,7 +32830,7 @@ static coll_status coll__rendezvous_publish(coll__tcp *tcp, const char *path, co
     coll__shm_segment_sign(&tcp->segment, tcp->rank, tcp->us.world);
     coll__print(text, sizeof text, "%s\n%s\n", coll__rendezvous_title, nonce);
     for (int i = 0; i < tcp->endpoints[0].count; i++) {
-        const coll__address a = coll__endpoint_address(tcp, 0, i);
+        const coll__address a = coll__endpoint_address(&tcp->endpoints[0], i, tcp->network.scope);
         coll__append(text, sizeof text, "%s\n", coll__address_text(&a, where, sizeof where));
     }
     coll__append(text, sizeof text, "end\n");
@@ -33231,14 +32910,12 @@ static coll_status coll__listen_failed(const coll__tcp *tcp, const char *where, 
 {
     const int error = errno;
     const char *const at = *where ? " at " : "";
-    char holder[100] = "";
 
     if (error == EADDRINUSE && port == 0 && tcp->network.port_first > 0)
         return coll__start_failed(COLL_ERR_SYSTEM, "rank %d cannot listen%s%.120s: no port from %d to %d is free", tcp->rank, at,
                                   where, tcp->network.port_first, tcp->network.port_last);
-    if (error == EADDRINUSE && port > 0) coll__holder_text(port, holder, sizeof holder);
     return coll__start_failed(COLL_ERR_SYSTEM, "rank %d cannot listen%s%.120s: %s%s", tcp->rank, at, where, strerror(error),
-                              holder);
+                              error == EADDRINUSE ? " (ss -ltnp shows the process)" : "");
 }
 
 /* Listen, and record the endpoint.  Port 0, and a file: at a free port, and without a host at the addresses of the configured
@@ -33364,17 +33041,18 @@ static coll_status coll__bootstrap_as_root(coll__tcp *tcp, const coll_config *c)
     if (status == COLL_OK && path) status = coll__rendezvous_publish(tcp, path, c->world, nonce);
     if (status < 0) return status;
     if (!path && c->tcp.listening && tcp->endpoints[0].count > 0) {
-        const coll__address here = coll__endpoint_address(tcp, 0, 0);
+        const coll__address here = coll__endpoint_address(&tcp->endpoints[0], 0, tcp->network.scope);
         c->tcp.listening(c->tcp.listening_context, coll__address_text(&here, text, sizeof text));
     }
     coll__io_watch(&tcp->io, tcp->listener, POLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
     tcp->is_bootstrapping = true;
     status = coll__bootstrap_all(tcp, c, began, deadline);
     if (status == COLL_OK && coll__ask_to_listen(tcp, deadline) > 0) status = coll__bootstrap_all(tcp, c, began, deadline);
-    if (path) coll__rendezvous_remove(path, nonce);
+    coll__rendezvous there;                       /* another job may have replaced the file                   */
+    if (path && !coll__rendezvous_read(path, &there) && !strcmp(there.nonce, nonce)) unlink(path);
     tcp->is_bootstrapping = status < 0;
     if (status < 0) coll__bootstrap_tell(tcp, COLL__CONTROL_REFUSE, status, coll__start_error);
-    else coll__send_table(tcp);
+    else coll__send_table(tcp, 1);
     return status;
 }
 
@@ -33420,7 +33098,7 @@ static coll_status coll__listen_as_other(coll__tcp *tcp, int control, const char
  * g->why.  Other errors: do not retry. */
 static coll_status coll__introduce(coll__tcp *tcp, int fd, int64_t limit, coll__handshake *g)
 {
-    const coll__hello hello = { .purpose = COLL__PURPOSE_JOIN };
+    const coll__hello hello = { .purpose = tcp->is_newcomer ? COLL__PURPOSE_NEWCOMER : COLL__PURPOSE_JOIN };
     unsigned char bytes[COLL__CONTROL_LENGTH];
     coll__control control;
 
@@ -33430,25 +33108,27 @@ static coll_status coll__introduce(coll__tcp *tcp, int fd, int64_t limit, coll__
     const int error = coll__pipe_transfer(&g->pipe, bytes, COLL__CONTROL_LENGTH, false, limit);
     const bool is_known = !error && coll__control_read(bytes, tcp->size, &control);
     if (is_known && control.note == COLL__CONTROL_WELCOME) return COLL_OK;
+    const bool is_moved = tcp->is_newcomer && is_known && control.note == COLL__CONTROL_ENDPOINT
+        && coll__endpoint_take(tcp, 0, bytes + COLL__CONTROL_TEXT);   /* it is called next                        */
     coll__print(g->why, sizeof g->why, "%s", error == ETIMEDOUT ? "no answer" : error ? strerror(error)
-                : is_known ? control.what.text : "something else answers there");
-    return !is_known ? COLL_ERR_PEER : control.what.status < 0 ? control.what.status : COLL_ERR_PROTOCOL;
+                : is_moved ? "this is not rank 0" : is_known ? control.what.text : "something else answers there");
+    return !is_known || is_moved ? COLL_ERR_PEER : control.what.status < 0 ? control.what.status : COLL_ERR_PROTOCOL;
 }
 
 /* Try all addresses until one gives a welcome.  Returns the pipe, or none; then each address has its reason.  *status is an
  * error if retrying is useless, COLL_PENDING after an unauthenticated refusal. */
-static coll__pipe coll__call_root(coll__tcp *tcp, coll__ways *ways, int64_t deadline, coll_status *status)
+static coll__pipe coll__call_root(coll__tcp *tcp, coll__ways *ways, int answer_ms, int64_t deadline, coll_status *status)
 {
     coll__handshake g;
     int at;
 
-    for (int64_t soon = coll__deadline(COLL__ANSWER_MS); (at = coll__ways_connect(ways, soon < deadline ? soon : deadline)) >= 0;
-         soon = coll__deadline(COLL__ANSWER_MS)) {
+    for (int64_t soon = coll__deadline(answer_ms); (at = coll__ways_connect(ways, soon < deadline ? soon : deadline)) >= 0;
+         soon = coll__deadline(answer_ms)) {
         coll__way *way = &ways->way[at];
         const int fd = way->fd;
         way->fd = -1;
         coll__ways_rest(ways);
-        soon = coll__deadline(COLL__ANSWER_MS);
+        soon = coll__deadline(answer_ms);
         const coll_status told = coll__introduce(tcp, fd, soon < deadline ? soon : deadline, &g);
         if (told == COLL_OK) {
             tcp->endpoints[0].count = 0;
@@ -33465,11 +33145,33 @@ static coll__pipe coll__call_root(coll__tcp *tcp, coll__ways *ways, int64_t dead
     return (coll__pipe){ .fd = -1 };
 }
 
+/* All addresses of "host:port", or of a list of them for a newcomer, of which one is enough.  Before them those of rank 0, if a
+ * newcomer knows them from another rank, or has waited there. */
+static const char *coll__resolve_some(const coll__tcp *tcp, const char *text, coll__address *list, int *count, bool *may_come)
+{
+    char entry[COLL__ADDRESS_ROOM];
+    coll__address more[COLL__ADDRESSES_MOST];
+    const char *wrong = "it is empty";
+    const int known = tcp->is_newcomer ? tcp->endpoints[0].count : 0;
+    int all = 0;
+
+    for (; all < known; all++) list[all] = coll__endpoint_address(&tcp->endpoints[0], all, tcp->network.scope);
+    for (int i = 0, n; coll__hosts_entry(text, i, entry, sizeof entry); i++) {
+        const char *const fault = coll__resolve(entry, false, more, &n, may_come);
+        if (fault) wrong = fault;
+        for (int k = 0; k < n && all < known + COLL__ADDRESSES_MOST; k++) list[all++] = more[k];
+    }
+    *count = all;
+    return all > known ? NULL : wrong;
+}
+
 /* Connect to rank 0 before the deadline. */
 static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_t began, int64_t deadline, coll__pipe *pipe)
 {
     const char *const path = coll__rendezvous_path(c->address), *wrong = NULL;
-    coll__address list[COLL__ADDRESSES_MOST];
+    coll__address list[COLL__ADDRESSES_MOST + COLL__ENDPOINT_ADDRESSES];
+    const int alive_ms = tcp->is_newcomer && c->liveness_timeout_ms > 0 ? c->liveness_timeout_ms : COLL__ANSWER_MS;
+    const int answer_ms = alive_ms < COLL__ANSWER_MS ? alive_ms : COLL__ANSWER_MS;            /* one may be stopped */
     int pause_ms = COLL__RETRY_LEAST_MS, count;
     bool has_told = false, is_found = false, may_come = true, is_denied = false, was_refused = false;
     char why[400] = "", now[400];
@@ -33482,13 +33184,13 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
         if (!is_over && path) {
             is_found = coll__rendezvous_follow(tcp, path, c->world, &ways, now, sizeof now);
         } else if (!is_over) {
-            wrong = coll__resolve(c->address, false, list, &count, &may_come);
+            wrong = coll__resolve_some(tcp, c->address, list, &count, &may_come);
             if (wrong) coll__print(now, sizeof now, "%s", wrong);
             else coll__ways_make(&ways, list, count, &tcp->network);
             is_found = !wrong;
         }
         if (!is_over && is_found) {
-            *pipe = coll__call_root(tcp, &ways, deadline, &status);
+            *pipe = coll__call_root(tcp, &ways, answer_ms, deadline, &status);
             if (pipe->fd >= 0) return COLL_OK;
             is_denied = status == COLL_PENDING;
             coll__ways_text(&ways, now, sizeof now);
@@ -33502,7 +33204,9 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
         if (status < 0) return coll__start_failed(status, "rank %d cannot join at %s: %s", tcp->rank, c->address, why);
         if (coll__now() >= deadline)
             return coll__start_failed(is_denied ? COLL_ERR_DENIED : COLL_ERR_TIMEOUT,
-                                      "rank %d could not reach rank 0 at %s in %.1f s: %s", tcp->rank, c->address, waited, why);
+                                      "rank %d could not reach rank 0 at %s in %.1f s: %s%s", tcp->rank, c->address, waited, why,
+                                      tcp->is_newcomer ? "; if the job began at a loopback address, only processes of its host "
+                                      "can join: give rank 0 another one (COLL_ADDR)" : "");
         if (waited > 3 && !has_told) {
             coll__say(&tcp->log, COLL_LOG_WARN, "rank %d cannot reach rank 0 at %s yet: %s", tcp->rank, c->address, why);
             has_told = true;
@@ -33528,9 +33232,28 @@ static coll_status coll__take_table(coll__tcp *tcp, coll__pipe *pipe, int64_t de
                               tcp->rank, error ? coll__ending_text(error) : "what came is none");
 }
 
-/* After the welcome: listen, send the endpoint, and wait for the table or a refusal.  `where` is for error texts. */
-static coll_status coll__await_table(coll__tcp *tcp, const char *where, const char *hosts, coll__pipe *pipe, int64_t deadline)
+/* Wait for rank 0.  A newcomer closes connections of others, which may look for rank 0 here: they try their next address. */
+static void coll__await_note(coll__tcp *tcp, coll__pipe *pipe, int64_t limit)
 {
+    struct pollfd at[2] = { { .fd = pipe->fd }, { .fd = tcp->is_newcomer ? tcp->listener : -1, .events = POLLIN } };
+    int ms;
+
+    while ((at[0].events = coll__pipe_await(pipe, POLLIN)) && (ms = coll__ms_until(limit, 60000)) > 0) {
+        if (poll(at, 2, ms) > 0 && at[0].revents) return;
+        if (!at[1].revents) continue;
+        const int fd = coll__accept(tcp->listener);
+        if (fd >= 0) close(fd);
+        else at[1].fd = -1;                       /* no descriptor is left: they wait                         */
+        at[1].revents = 0;
+    }
+}
+
+/* After the welcome: listen, send the endpoint, and wait for the table or a refusal. */
+static coll_status coll__await_table(coll__tcp *tcp, const coll_config *c, coll__pipe *pipe, int64_t deadline)
+{
+    const int alive_ms = c->liveness_timeout_ms + c->liveness_timeout_ms / COLL__BEATS;
+    const char *const where = c->address;
+    int64_t limit = deadline;
     unsigned char note[COLL__CONTROL_LENGTH];
     coll__control control = { .note = COLL__CONTROL_WELCOME };
     coll__endpoint outer;
@@ -33541,24 +33264,29 @@ static coll_status coll__await_table(coll__tcp *tcp, const char *where, const ch
         const bool is_request = control.note == COLL__CONTROL_LISTEN && coll__endpoint_read(note + COLL__CONTROL_TEXT, &outer)
             && outer.count > 0;
         if (is_request || control.note == COLL__CONTROL_WELCOME) {
-            const coll_status status = coll__listen_as_other(tcp, pipe->fd, hosts, is_request ? &outer : NULL);
+            const coll_status status = coll__listen_as_other(tcp, pipe->fd, c->tcp.hosts, is_request ? &outer : NULL);
             if (status < 0) return status;
             error = coll__endpoint_send(pipe, COLL__CONTROL_ENDPOINT, &tcp->endpoints[tcp->rank], deadline);
         }
-        if (!error) error = coll__pipe_transfer(pipe, note, sizeof note, false, deadline);
+        if (!error) coll__await_note(tcp, pipe, limit);
+        if (!error) error = coll__pipe_transfer(pipe, note, sizeof note, false, limit);
         if (error) break;
         if (!coll__control_read(note, tcp->size, &control))
             return coll__start_failed(COLL_ERR_PROTOCOL, "rank %d: something else than rank 0 answers at %s", tcp->rank, where);
+        const bool is_beat = control.note == COLL__CONTROL_HEARTBEAT && alive_ms > 0;
+        limit = is_beat && coll__deadline(alive_ms) < deadline ? coll__deadline(alive_ms) : deadline;
         if (control.note == COLL__CONTROL_TABLE) return coll__take_table(tcp, pipe, deadline);
+        if (control.note == COLL__CONTROL_TAKEN && coll__newcomer_taken(tcp, note)) return COLL_OK;
         if (control.note == COLL__CONTROL_REFUSE)
             return coll__start_failed(control.what.status, "rank %d: %s", tcp->rank, control.what.text);
         if (control.note == COLL__CONTROL_MISSING)
             coll__print(missing, sizeof missing, "; when it last said so, it waited for %.110s", control.what.text);
     }
-    const bool is_late = error == ETIMEDOUT;
+    const bool is_late = error == ETIMEDOUT && limit == deadline;
     return coll__start_failed(is_late ? COLL_ERR_TIMEOUT : COLL_ERR_PEER, "rank %d reached rank 0 at %s, but then: %s%s",
-                              tcp->rank, where, is_late ? "not all ranks came before the time was up"
-                                                        : coll__ending_text(error), missing);
+                              tcp->rank, where, !is_late ? coll__ending_text(error)
+                              : tcp->is_newcomer ? "it was not taken before the time was up (coll_grow)"
+                              : "not all ranks came before the time was up", missing);
 }
 
 static coll_status coll__bootstrap_as_other(coll__tcp *tcp, const coll_config *c)
@@ -33568,10 +33296,22 @@ static coll_status coll__bootstrap_as_other(coll__tcp *tcp, const coll_config *c
     const int64_t grace = (int64_t)coll__least((size_t)c->start_timeout_ms / 4, COLL__GRACE_MS);
     const int64_t last = deadline == coll__never ? deadline : deadline + grace * COLL__MS;
     coll__pipe *pipe = &tcp->controls[0].pipe;
-    coll_status status = coll__reach_root(tcp, c, began, deadline, pipe);
+    char why[COLL__START_ROOM];
+    coll_status status;
 
-    if (status == COLL_OK) status = coll__await_table(tcp, c->address, c->tcp.hosts, pipe, last);
-    if (status < 0) return status;
+    do {                                          /* a newcomer calls again if its rank 0 dies or is silent   */
+        coll__pipe_close(pipe);
+        status = coll__reach_root(tcp, c, began, deadline, pipe);
+        if (status == COLL_OK) status = coll__await_table(tcp, c, pipe, last);
+        if (status == COLL_OK || !tcp->is_newcomer) continue;
+        tcp->endpoints[0].count = 0;
+        coll__close_fd(&tcp->listener);           /* ranks that have it in their table see that it was not taken */
+    } while (tcp->is_newcomer && status == COLL_ERR_PEER);
+    if (tcp->is_newcomer && status < 0 && !strncmp(coll__start_error, "rank 1", 6)) {           /* it has no rank */
+        coll__print(why, sizeof why, "%s", coll__start_error + 6);
+        return coll__start_failed(status, "join: this process%s", why);
+    }
+    if (status < 0 || tcp->is_newcomer) return status;
     coll__io_watch(&tcp->io, pipe->fd, POLLIN, coll__tag(COLL__EVENT_CONTROL, 0));
     coll__io_watch(&tcp->io, tcp->listener, POLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
     return COLL_OK;
@@ -33581,8 +33321,6 @@ static coll_status coll__bootstrap_as_other(coll__tcp *tcp, const coll_config *c
 
 /* Processors of the ranks of one host, summed up. */
 typedef struct coll__host_ranks { int size, most, sum; uint64_t set; } coll__host_ranks;
-
-static int coll__tcp_host(void *context, int rank);
 
 /* Set this rank's local rank, the number of ranks on its host, and their processors.  Set `share`: processors per rank on the
  * host with the fewest, at most 1. */
@@ -33625,9 +33363,67 @@ static coll_status coll__take_tuning(const coll__tcp *tcp, coll__numbers *number
     if (!coll__numbers_read(&told, tcp->tuning, &wrong))
         return coll__start_failed(COLL_ERR_PROTOCOL, "rank %d cannot read what rank 0 says of the wire: %s", tcp->rank,
                                   tcp->tuning);
-    coll__print(told.file, sizeof told.file, "%s", tcp->rank == 0 ? numbers->file : "the file of rank 0");
+    coll__print(told.file, sizeof told.file, "%s", *numbers->file ? numbers->file : "the file of rank 0");
+    if (tcp->voters < tcp->size) told.shares.count = told.sites.count = 0;        /* of other ranks           */
     *numbers = told;
     return COLL_OK;
+}
+
+/* ---- >>another world ---- */
+
+/* The context of this process in another world, with its listener; `us` becomes its identity, and the owner of us->past.  NULL:
+ * coll__start_error. */
+static coll__tcp *coll__tcp_next(coll__tcp *old, const coll__tcp_settings *settings, const coll__identity *us)
+{
+    const int size = settings->config.size;
+    coll__tcp *const tcp = coll__tcp_new(settings, &old->log);
+
+    if (!tcp) {
+        coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", size);
+        return NULL;
+    }
+    tcp->us = *us;
+    tcp->us.tls = coll__tls_share(old->us.tls);
+    tcp->us.rank = settings->config.rank;
+    tcp->us.size = size;
+    tcp->network = old->network;
+    tcp->lacks_tls = old->lacks_tls;
+    tcp->has_warned = old->has_warned;
+    coll__shm_segment_sign(&tcp->segment, tcp->rank, tcp->us.world);
+    const size_t streams = (size_t)size * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1);
+    if (coll__io_open(&tcp->io, coll__like(tcp), old->io.is_uring ? "auto" : "poll", streams, tcp->segment.fd >= 0,
+                      &old->log) < 0) {
+        tcp->us.past = NULL;
+        coll__tcp_free(tcp);
+        return NULL;
+    }
+    coll__io_forget(&old->io, old->listener);
+    tcp->listener = old->listener;
+    old->listener = -1;
+    coll__io_watch(&tcp->io, tcp->io.doorbell.fd, POLLIN, coll__tag(COLL__EVENT_DOORBELL, 0));
+    coll__io_watch(&tcp->io, tcp->listener, POLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
+    return tcp;
+}
+
+/* A newcomer that has been taken: its context in its first world.  Frees the one in which it has waited. */
+static coll__tcp *coll__newcomer_enter(coll__tcp *old, const coll__tcp_settings *settings, coll_status *status)
+{
+    coll__tcp_settings mine = { .config = settings->config, .is_open = settings->is_open };
+
+    mine.config.rank = old->us.rank;
+    mine.config.size = old->us.size;
+    coll__tcp *const tcp = coll__tcp_next(old, &mine, &old->us);
+    *status = tcp ? COLL_OK : COLL_ERR_MEMORY;
+    if (tcp) {
+        old->us.past = NULL;
+        tcp->voters = old->voters;
+        coll__shm_segment_follow(&tcp->segment, &old->segment);
+        tcp->endpoints[0] = old->endpoints[0];
+        tcp->controls[0].pipe = coll__pipe_take(&old->controls[0].pipe);
+        *status = coll__take_table(tcp, &tcp->controls[0].pipe, coll__deadline(COLL__TABLE_MS));
+    }
+    coll__tcp_free(old);
+    return tcp;
 }
 
 /* The whole start; afterwards every rank knows all endpoints. */
@@ -33639,22 +33435,34 @@ static coll_status coll__tcp_join(coll__tcp **out, const coll__tcp_settings *set
 
     *out = NULL;
     if (!tcp) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", c->size);
+    tcp->is_newcomer = settings->is_newcomer;
     const size_t connections = (size_t)c->size * COLL_CHANNEL_COUNT * ((size_t)tcp->us.more_lanes + 1);
     coll_status status = coll__io_open(&tcp->io, coll__like(tcp), c->tcp.io, connections, tcp->segment.fd >= 0, &log);
     if (status == COLL_OK) status = coll__network_read(&tcp->network, settings, &log);
     if (status == COLL_OK) coll__io_watch(&tcp->io, tcp->io.doorbell.fd, POLLIN, coll__tag(COLL__EVENT_DOORBELL, 0));
     if (COLL__HAS_CHOICE && c->rank == 0 && opened->numbers.origin == COLL__BY_FILE)
         coll__numbers_print(&opened->numbers, tcp->tuning, sizeof tcp->tuning);
+    const size_t job = strlen(settings->place.job);               /* newcomers have no launcher, or another one */
+    if (status == COLL_OK && !coll__newcomers_admit(tcp, c->world + (job ? job + 1 : 0)))
+        status = coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", c->size);
+    if (tcp->is_newcomer) coll__newcomer_identify(&tcp->us, c->world, c->rank);
     if (status == COLL_OK) status = c->rank == 0 ? coll__bootstrap_as_root(tcp, c) : coll__bootstrap_as_other(tcp, c);
+    if (status == COLL_OK && tcp->is_newcomer) {
+        tcp = coll__newcomer_enter(tcp, settings, &status);
+        if (status == COLL_ERR_PEER) coll__tcp_free(tcp);         /* its rank 0 has died since: it waits again    */
+        if (status == COLL_ERR_PEER) return coll__tcp_join(out, settings, opened);
+        if (!tcp) return status;
+        opened->rank = tcp->rank;
+        opened->size = tcp->size;
+        int joined = -1;                          /* coll-run waits for it                                    */
+        if (coll__environment_int("COLL_JOINED", 0, INT_MAX, &joined) && joined >= 0) (void)!write(joined, "", 1);
+    }
     if (status == COLL_OK) status = coll__take_tuning(tcp, &opened->numbers);
     if (status == COLL_OK) status = coll__count_neighbours(tcp, opened);
-    if (status < 0) {
-        coll__tcp_free(tcp);
-        return status;
-    }
-    coll__control_open(tcp, c->liveness_timeout_ms);
-    *out = tcp;
-    return COLL_OK;
+    if (status == COLL_OK) status = coll__control_open(tcp, c->liveness_timeout_ms);
+    if (status == COLL_OK) *out = tcp;
+    else coll__tcp_free(tcp);
+    return status;
 }
 
 #endif /* COLL_TCP_BOOTSTRAP_H */
@@ -33663,8 +33471,7 @@ static coll_status coll__tcp_join(coll__tcp **out, const coll__tcp_settings *set
  *
  * Rank 0 is the failure detector (coll_tcp_heartbeat.h).  If a rank detects an error, it reports to rank 0, and waits for the
  * decision.  It keeps its connections open until coll_free, for its neighbors could take a close for a death.  If rank 0 is
- * dead or has left, the rank's own view stands.  It is sent on the rank's control connections or, when it leaves, to the peers
- * of its streams (coll_tcp_probe.h). */
+ * dead or has left, the rank's own view stands.  It is sent on its lines and, when it leaves, to the peers of its streams. */
 #ifndef COLL_TCP_FAIL_H
 #define COLL_TCP_FAIL_H
 
@@ -33673,45 +33480,34 @@ enum {
     COLL__FLUSH_MS = 300                          /* time limit for the last messages of a leaving rank       */
 };
 
-/* Until when another rank may send the decision: rank 0 until `deadline`.  Without rank 0 the suspect rank may: it may have
- * failed, and be about to send the reason. */
-static int64_t coll__wait_for_decision(coll__tcp *tcp, int suspect, int64_t began, int64_t deadline)
-{
-    coll__heartbeat *p = &tcp->heartbeat;
-
-    pthread_mutex_lock(&p->lock);
-    const bool has_detector = tcp->rank != 0 && tcp->controls[0].pipe.fd >= 0 && !p->has_left[0];
-    const bool may_tell = coll__is_orphan(p) && p->has_thread && suspect > 0 && suspect != tcp->rank && !p->has_left[suspect]
-                       && !p->is_dead[suspect];
-    pthread_mutex_unlock(&p->lock);
-    return has_detector ? deadline : may_tell ? began + COLL__FLUSH_MS * (int64_t)COLL__MS : began;
-}
-
 /* Report, and wait for the decision. */
-static void coll__ask_for_decision(coll__tcp *tcp, const coll_failure *cause)
+static void coll__ask_for_decision(coll__tcp *tcp, coll_failure *cause)
 {
     coll__heartbeat *p = &tcp->heartbeat;
     const int64_t began = coll__now(),
-                          deadline = coll__deadline(COLL__DECISION_MS) + (p->has_thread ? coll__silence_limit(p) : 0);
+                          deadline = coll__deadline(COLL__DECISION_MS) + (p->has_thread ? coll__silence_limit(&p->detector) : 0);
     const bool is_detector_late = !p->has_thread && cause->rank == 0 && cause->status == COLL_ERR_TIMEOUT;
-    int64_t until;
 
     coll__events(tcp);
     pthread_mutex_lock(&p->lock);
     for (int i = 0; i < p->line_count; i++) coll__line_event(p, i);       /* the cause may have arrived already */
-    p->is_asking = true;
-    if (!coll__is_orphan(p)) coll__heartbeat_report(p, cause);
+    p->outcome.is_asking = true;
+    if (p->rank == 0 || !p->detector.left.has[0]) coll__heartbeat_report(p, cause);
     coll__heartbeat_tell(p);
     pthread_mutex_unlock(&p->lock);
     coll__control_listen(tcp);
-    while (tcp->failure.status == COLL_OK && !is_detector_late
-           && coll__now() < (until = coll__wait_for_decision(tcp, cause->rank, began, deadline))) {
+    while (tcp->failure.status == COLL_OK && !is_detector_late) {
+        pthread_mutex_lock(&p->lock);
+        const int64_t soon = began + COLL__FLUSH_MS * (int64_t)COLL__MS;
+        const int64_t until = coll__outcome_until(&p->outcome, cause->rank, began, soon, deadline);
+        pthread_mutex_unlock(&p->lock);
+        if (coll__now() >= until) break;
         coll__io_wait_events(&tcp->io, coll__ms_until(until, COLL__DECISION_MS));
         coll__events(tcp);
     }
     pthread_mutex_lock(&p->lock);
-    p->is_asking = false;
-    coll__heartbeat_decide(p, cause, false);
+    p->outcome.is_asking = false;
+    coll__heartbeat_decide(p, cause, COLL__FROM_MEMBER);
     coll__heartbeat_tell(p);
     pthread_mutex_unlock(&p->lock);
     coll__control_listen(tcp);
@@ -33723,7 +33519,7 @@ static void coll__tcp_settle(coll__tcp *tcp, const coll_failure *cause, bool is_
     coll_failure own = { COLL_OK, -1, "" };
 
     if (is_sentence) own = *cause;
-    else coll__peer_failure(&tcp->heartbeat, &own, cause->status, cause->rank, cause->text);
+    else coll__failed_member(&tcp->heartbeat.outcome, &own, cause->status, cause->rank, cause->text);
     if (own.status == COLL_ERR_TIMEOUT && tcp->failure.status == COLL_OK) coll__shortage_add(tcp, &own);
     if (tcp->failure.status == COLL_OK) coll__ask_for_decision(tcp, &own);
     coll__io_cancel(&tcp->io, tcp->streams, tcp->size * COLL_CHANNEL_COUNT);      /* the buffers belong to the caller again */
@@ -33777,7 +33573,7 @@ static void coll__tcp_failed(void *context, unsigned char *is_failed)
     coll__heartbeat *p = &((coll__tcp *)context)->heartbeat;
 
     pthread_mutex_lock(&p->lock);
-    for (int i = 0; i < p->size; i++) is_failed[i] |= p->is_dead[i];
+    for (int i = 0; i < p->size; i++) is_failed[i] |= p->detector.dead.has[i];
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -33798,6 +33594,25 @@ static void coll__pipe_flush(coll__pipe *pipe, int64_t deadline)
     coll__socket_flush(pipe->fd, deadline);
 }
 
+/* This rank failed, and leaves: open lines to all peers of its streams, to send the reason. */
+static void coll__lines_to_tell(coll__tcp *tcp)
+{
+    coll__heartbeat *p = &tcp->heartbeat;
+
+    if (p->rank == 0 || !p->detector.left.has[0] || p->outcome.decision.status == COLL_OK || !p->has_thread) return;
+    coll__lines_widen(p);
+    for (int i = 1; i < tcp->size; i++) {
+        p->lines[i].is_wanted = false;
+        if (!p->lines[i].dialler.handshake) p->lines[i].dialler.call_at = 0;
+    }
+    for (int i = COLL_CHANNEL_COUNT; i < tcp->size * COLL_CHANNEL_COUNT; i++) {
+        const coll__stream *s = &tcp->streams[i];
+        const bool is_there = s->state != COLL__STREAM_NONE && s->state != COLL__STREAM_ENDED
+                           && !p->detector.left.has[s->peer] && !p->detector.dead.has[s->peer];
+        if (is_there && p->lines[tcp->size + s->peer].pipe.fd < 0) coll__line_want(p, s->peer);
+    }
+}
+
 /* Send leave messages on all control connections, and wait until they are sent. */
 static void coll__say_bye(coll__tcp *tcp, int64_t deadline)
 {
@@ -33808,9 +33623,9 @@ static void coll__say_bye(coll__tcp *tcp, int64_t deadline)
     coll__heartbeat_check_abort(p);               /* the heartbeat thread may not have seen it                */
     coll__heartbeat_want(p, COLL__CONTROL_BYE);
     p->is_leaving = true;
-    coll__probe_to_tell(tcp);
+    coll__lines_to_tell(tcp);
     coll__heartbeat_tell(p);
-    while (coll__is_telling(p) && coll__now() < deadline) {
+    while (coll__lines_are_wanted(p) && coll__now() < deadline) {
         pthread_mutex_unlock(&p->lock);
         if (poll(&news, 1, 10) > 0) coll__doorbell_clear(&p->ring);
         pthread_mutex_lock(&p->lock);
@@ -33851,8 +33666,8 @@ static coll_status coll__made_differ(coll__heartbeat *p, coll_failure *failure)
 {
     pthread_mutex_lock(&p->lock);
     for (int i = 0; i < p->line_count; i++) coll__line_event(p, i);
-    if (p->rank == 0 && p->decision.status == COLL_OK) coll__heartbeat_compare(p, 0, p->made);
-    if (p->decision.status == COLL_ERR_MISMATCH) *failure = p->decision;
+    if (p->rank == 0 && p->outcome.decision.status == COLL_OK) coll__heartbeat_compare(p, 0, p->made);
+    if (p->outcome.decision.status == COLL_ERR_MISMATCH) *failure = p->outcome.decision;
     else if (p->rank != 0 && coll__heads_disagree(p->detector_made + COLL_HEAD_LENGTH, p->made + COLL_HEAD_LENGTH))
         coll__failed_mismatch(failure, p->made + COLL_HEAD_LENGTH, p->rank, p->detector_made + COLL_HEAD_LENGTH, 0);
     pthread_mutex_unlock(&p->lock);
@@ -33915,6 +33730,7 @@ typedef struct coll__agreement {
     int            count, me;
     coll__kept    *kept;                          /* between calls; NULL: no memory                           */
     coll__consensus *consensus;                   /* the kept one, and its lines                              */
+    uint64_t       newcomers;                     /* the hash of their table, of a coll_grow; 0: none         */
     coll__member_line *lines;
     unsigned char *note;
     struct pollfd *fds;
@@ -33927,20 +33743,19 @@ typedef struct coll__agreement {
 } coll__agreement;
 
 /* Read the failures that the old job's heartbeat knows.  Rank 0 has received from all others.  Without rank 0, each rank has
- * only its own view, which may be wrong: such a member is suspect, not lost. */
+ * only its own view, which may be wrong: such a member is suspect, not lost.  So is one that has left: it may have the decision,
+ * be in the next job already, and alone know it. */
 static void coll__agreement_look(coll__agreement *h)
 {
     coll__heartbeat *p = &h->old->heartbeat;
-    const int64_t now = coll__now();
+    const coll__detector *const d = &p->detector;
 
     pthread_mutex_lock(&p->lock);
-    const bool is_detector = p->rank == 0 && p->has_thread && now - p->turned_at < coll__liveness(p) / 2;
     for (int i = 0; i < h->count; i++) {
         const int rank = h->ranks[i];
         if (i == h->me || h->consensus->places[i].is_there) continue;
-        const bool is_silent = is_detector && p->lines[rank].pipe.fd >= 0 && now - p->lines[rank].heard_at > coll__liveness(p);
-        if (p->has_left[rank] || is_silent || (p->rank == 0 && p->is_dead[rank])) coll__consensus_lost(h->consensus, i);
-        if (p->is_dead[rank]) coll__consensus_suspect(h->consensus, i);
+        if (d->me == 0 && d->dead.has[rank]) coll__consensus_lost(h->consensus, i);
+        if (d->left.has[rank] || d->dead.has[rank]) coll__consensus_suspect(h->consensus, i);
     }
     pthread_mutex_unlock(&p->lock);
 }
@@ -33949,8 +33764,8 @@ static void coll__agreement_look(coll__agreement *h)
 
 static void coll__member_line_rest(const coll__agreement *h, coll__member_line *line)
 {
-    coll__dial_end(&line->handshake);
-    line->call_at = coll__deadline(h->consensus->role == COLL__CONSENSUS_PROPOSES ? COLL__CALL_AGAIN_MS : COLL__AGAIN_MS);
+    coll__dial_end(&line->dialler.handshake);
+    line->dialler.call_at = coll__deadline(h->consensus->role == COLL__CONSENSUS_PROPOSES ? COLL__CALL_AGAIN_MS : COLL__AGAIN_MS);
 }
 
 static void coll__member_line_down(coll__agreement *h, int place)
@@ -33974,7 +33789,7 @@ static void coll__member_line_up(coll__agreement *h, int place, coll__pipe *pipe
     line->is_lasting = false;
     if (line->in) {
         line->out = line->in + room;
-        coll__dial_end(&line->handshake);
+        coll__dial_end(&line->dialler.handshake);
         coll__consensus_up(h->consensus, place);
     } else {
         coll__pipe_close(&line->pipe);
@@ -33982,42 +33797,23 @@ static void coll__member_line_up(coll__agreement *h, int place, coll__pipe *pipe
     }
 }
 
-/* No connection: the next address is tried, after a pause if it was the last one. */
-static void coll__member_unreachable(coll__agreement *h, int place, int error)
-{
-    coll__member_line *line = &h->lines[place];
-    const int count = h->old->endpoints[h->ranks[place]].count;
-
-    if (coll__is_shortage(error)) h->old->short_of = error, h->old->short_at = coll__now();
-    line->refusals = error == ECONNREFUSED ? line->refusals + 1 : 0;
-    if (line->refusals >= count) coll__consensus_lost(h->consensus, place);
-    if (line->calls % count == 0) coll__member_line_rest(h, line);
-    else coll__dial_end(&line->handshake);
-}
-
-/* Connect to a member, without blocking. */
+/* Connect to a member, without blocking.  If that fails, its next address is tried, after a pause if it was the last one. */
 static void coll__member_call(coll__agreement *h, int place)
 {
     const coll__hello hello = { .purpose = COLL__PURPOSE_JOIN, .to = place };
-    const int rank = h->ranks[place], count = h->old->endpoints[rank].count;
-    coll__member_line *line = &h->lines[place];
-    int error = 0;
+    const coll__endpoint *to = &h->old->endpoints[h->ranks[place]];
+    coll__dialler *d = &h->lines[place].dialler;
+    int error;
 
-    if (coll__now() < line->call_at && !line->handshake) return;
-    if (count == 0) {
-        coll__consensus_lost(h->consensus, place);
-        return;
-    }
-    if (!line->handshake) {
-        const coll__address a = coll__endpoint_address(h->old, rank, line->calls++ % count);
-        line->handshake = coll__dial_begin(&h->us, &a, hello, coll__never);
-        if (!line->handshake) error = errno;
-    }
-    const coll_status status = error ? COLL_ERR_PEER : coll__dial_advance(line->handshake, &h->us, &error);
-    if (line->handshake && line->handshake->is_reached) line->refusals = 0;
-    if (status == COLL_OK) coll__member_line_up(h, place, &line->handshake->pipe);
-    else if (error) coll__member_unreachable(h, place, error);
-    else if (status < 0) coll__member_line_rest(h, line);
+    if (coll__now() < d->call_at && !d->handshake) return;
+    if (to->count == 0) coll__consensus_lost(h->consensus, place);
+    if (to->count == 0) return;
+    const coll_status status = coll__dialler_advance(d, &h->us, to, h->old->network.scope, hello, &error);
+    if (coll__is_shortage(error)) h->old->short_of = error, h->old->short_at = coll__now();
+    if (status == COLL_OK) coll__member_line_up(h, place, &d->handshake->pipe);
+    else if (error && d->calls % to->count) coll__dial_end(&d->handshake);
+    else if (status < 0) coll__member_line_rest(h, &h->lines[place]);
+    if (error && d->refusals >= to->count) coll__consensus_lost(h->consensus, place);
 }
 
 /* Read the next note.  COLL_PENDING: incomplete; COLL_ERR_PEER: the line is closed, or refused. */
@@ -34123,8 +33919,8 @@ static struct pollfd coll__member_watch(coll__member_line *line)
     const short want = (short)(POLLIN | (line->length > 0 ? POLLOUT : 0));
 
     if (line->pipe.fd >= 0) return (struct pollfd){ .fd = line->pipe.fd, .events = coll__pipe_await(&line->pipe, want) };
-    if (line->handshake) return (struct pollfd){ .fd = line->handshake->pipe.fd, .events = line->handshake->want };
-    return (struct pollfd){ .fd = -1 };
+    const coll__handshake *g = line->dialler.handshake;
+    return g ? (struct pollfd){ .fd = g->pipe.fd, .events = g->want } : (struct pollfd){ .fd = -1 };
 }
 
 static void coll__agreement_wait(coll__agreement *h, int64_t until)
@@ -34142,25 +33938,28 @@ static void coll__agreement_wait(coll__agreement *h, int64_t until)
     for (int i = 0; i < h->count; i++) {
         const struct pollfd at = coll__member_watch(&h->lines[i]);
         if (at.fd >= 0) h->fds[n++] = at;
-        else if (is_busy && coll__consensus_wants(h->consensus, i) && h->lines[i].call_at < until)
-            until = h->lines[i].call_at;
+        else if (is_busy && coll__consensus_wants(h->consensus, i) && h->lines[i].dialler.call_at < until)
+            until = h->lines[i].dialler.call_at;
     }
     ms = coll__ms_until(until, COLL__AGREE_LOOK_MS);
     for (int i = 1; i < n; i++) if (h->fds[i].events == 0) ms = 0;
     (void)poll(h->fds, (nfds_t)n, ms);
 }
 
-/* A new proposer leaves others some time to call. */
+/* A new proposer leaves others some time to call.  One that follows another now closes the lines of its members: while they
+ * have it as a proposer, they accept no other. */
 static void coll__agreement_check_role(coll__agreement *h)
 {
     const coll__consensus *c = h->consensus;
+    const bool gives_way = h->role == COLL__CONSENSUS_PROPOSES && c->role == COLL__CONSENSUS_FOLLOWS;
 
     if (c->role == h->role && c->proposer == h->follows) return;
     h->role = c->role;
     h->follows = c->proposer;
     for (int i = 0; i < h->count; i++) {
-        h->lines[i].call_at = c->role == COLL__CONSENSUS_PROPOSES ? coll__deadline(COLL__AGREE_LOOK_MS) : 0;
-        h->lines[i].calls = h->lines[i].refusals = 0;
+        if (gives_way && i != c->proposer && h->lines[i].pipe.fd >= 0) coll__member_line_down(h, i);
+        h->lines[i].dialler.call_at = c->role == COLL__CONSENSUS_PROPOSES ? coll__deadline(COLL__AGREE_LOOK_MS) : 0;
+        h->lines[i].dialler.calls = h->lines[i].dialler.refusals = 0;
     }
 }
 
@@ -34173,7 +33972,7 @@ static void coll__agreement_advance(coll__agreement *h)
     for (int i = 0; i < h->count && coll__consensus_is_busy(c); i++) {
         if (h->lines[i].pipe.fd >= 0) coll__member_hear(h, i);
         else if (coll__consensus_wants(c, i)) coll__member_call(h, i);
-        else coll__dial_end(&h->lines[i].handshake);
+        else coll__dial_end(&h->lines[i].dialler.handshake);
     }
     if (!coll__consensus_is_busy(c)) return;
     coll__consensus_tick(c, coll__now());
@@ -34206,9 +34005,9 @@ static void coll__agreement_begin(coll__agreement *h, const coll_survivors *out)
         else coll__consensus_down(c, i);
         c->places[i].is_suspect = h->lines[i].is_lasting = false;
     }
-    coll__consensus_begin(c, out->is_agree ? COLL__DECIDES_FLAGS : COLL__DECIDES_GO_ON, out->flags, coll__now(),
-                          h->grace_ms * (int64_t)COLL__MS, h->deadline);
-    for (int i = 0; i < h->count; i++) c->places[i].is_late = i != h->me && h->old->heartbeat.was_late[h->ranks[i]];
+    coll__consensus_begin(c, out->is_agree ? COLL__DECIDES_FLAGS : COLL__DECIDES_GO_ON,
+                          out->is_agree ? out->flags : h->newcomers, coll__now(), h->grace_ms * (int64_t)COLL__MS,
+                          h->deadline);
     h->decider = -1;
     coll__agreement_check_role(h);
 }
@@ -34251,6 +34050,7 @@ static void coll__agreement_takes_listener(coll__agreement *h, bool is_open)
 
     pthread_mutex_lock(&tcp->accept_lock);
     tcp->agreement = is_open ? h : NULL;
+    tcp->admit = coll__agreement_admit;
     tcp->greets_as = is_open ? &h->us : &tcp->us;
     for (int i = tcp->handshake_count - 1; i >= 0; i--) {
         coll__handshake *g = &tcp->handshakes[i];
@@ -34281,7 +34081,7 @@ static bool coll__agreement_open(coll__agreement *h)
 
 static void coll__agreement_close(coll__agreement *h, bool keeps_lines)
 {
-    for (int i = 0; keeps_lines && i < h->count; i++) coll__dial_end(&h->lines[i].handshake);
+    for (int i = 0; keeps_lines && i < h->count; i++) coll__dial_end(&h->lines[i].dialler.handshake);
     if (h->kept && !keeps_lines) coll__member_lines_close(h->kept);
     coll__agreement_takes_listener(h, false);
     coll__give(h->note);
@@ -34290,12 +34090,12 @@ static void coll__agreement_close(coll__agreement *h, bool keeps_lines)
 
 /* ---- >>the new job ---- */
 
-/* The world id of a job of `ranks`, or of those in `members`. */
+/* The world id of a job of `ranks`, or of those in `members` with the newcomers of this hash. */
 static void coll__agreement_name(unsigned char *world, const unsigned char *before, const int *ranks,
-                                 const unsigned char *members, int count)
+                                 const unsigned char *members, int count, uint64_t newcomers)
 {
     char text[80] = "";
-    uint64_t hash = coll__hash_of_none;
+    uint64_t hash = newcomers ? newcomers : coll__hash_of_none;
 
     for (int i = 0; i < count; i++)
         if (!members || coll__place_in(members, i)) hash = coll__hash_with(hash, (uint64_t)(unsigned)ranks[i]);
@@ -34318,6 +34118,19 @@ static coll__past *coll__agreement_past(const coll__agreement *h)
     return past;
 }
 
+/* Keep the last decisions; the identity of the job, which has no bytes, is behind them. */
+static void coll__past_trim(coll__identity *us)
+{
+    enum { MOST = 8 };
+    coll__past **at = &us->past;
+
+    for (int n = 0; *at && (*at)->bytes; n++) {
+        coll__past *const past = *at;
+        if (n < MOST) at = &past->us.past;
+        else *at = past->us.past, coll__wipe(past, sizeof *past), coll__give(past);
+    }
+}
+
 /* A control connection goes on where the agreement has stopped to read: perhaps within a message.  What could not be sent in
  * time may not be continued by something else. */
 static void coll__control_continue(coll__control_line *line, coll__member_line *from)
@@ -34330,81 +34143,72 @@ static void coll__control_continue(coll__control_line *line, coll__member_line *
 
 /* The control connections: rank 0 takes those to its acceptors, other ranks the one to rank 0.  If one is missing, the new job
  * fails at once: it was lost during the agreement, or the rank got the decision from another rank. */
-static void coll__agreement_lines(coll__agreement *h, coll__tcp *tcp)
+static coll_status coll__agreement_lines(coll__agreement *h, coll__tcp *tcp, const coll_survivors *out)
 {
     int missing = 0;
 
-    for (int i = 0, rank = 0; i < h->count; i++) {
-        if (!coll__place_in(h->consensus->past.members, i)) continue;
+    for (int rank = 0, i = 0; rank < out->count; rank++) {
+        while (h->ranks[i] != out->ranks[rank]) i = (i + 1) % h->count;
         const bool is_kept = tcp->rank == 0 ? h->decider == h->me && i != h->me : rank == 0 && i == h->decider;
         if (is_kept) coll__control_continue(&tcp->controls[rank], &h->lines[i]);
-        rank++;
     }
+    if (tcp->rank == 0 && h->old->rank == 0) coll__newcomers_take(h->old, tcp);
     const int last = tcp->rank == 0 ? tcp->size : 1;
     while (missing < last && (missing == tcp->rank || tcp->controls[missing].pipe.fd >= 0)) missing++;
-    coll__control_open(tcp, h->old->heartbeat.has_thread ? h->old->heartbeat.liveness_ms : -1);
-    if (missing == last) return;
+    const coll_status status = coll__control_open(tcp, h->old->heartbeat.liveness_ms);
+    if (missing == last || status < 0) return status;
     pthread_mutex_lock(&tcp->heartbeat.lock);
     coll__heartbeat_missed(&tcp->heartbeat, missing);
     pthread_mutex_unlock(&tcp->heartbeat.lock);
+    return COLL_OK;
 }
 
 /* This rank's context in the new job; it owns the listener and the pipes.  NULL: *failure has the reason. */
 static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
 {
     coll__tcp *old = h->old;
-    coll__tcp_settings settings = { .config = { .rank = out->rank, .size = out->count, .world = "", .tcp = old->options,
-                                                .allocator = coll__like(old) },
+    const coll__newcomers *const n = h->consensus->past.flags ? old->newcomers : NULL;
+    coll__tcp_settings settings = { .config = { .rank = out->rank, .size = out->count + (n ? n->count : 0), .world = "",
+                                                .tcp = old->options, .allocator = coll__like(old), .elastic = old->elastic },
                                     .is_open = old->is_open };
-    if (old->segment.fd < 0) settings.config.tcp.shm_collectives = COLL_OFF; /* no segment was possible                      */
-    coll__past *past = coll__agreement_past(h);
-    coll__tcp *tcp = past ? coll__tcp_new(&settings, &old->log) : NULL;
+    coll__identity us = h->us;
+    if (old->segment.fd < 0) settings.config.tcp.shm_collectives = COLL_OFF;      /* no segment was possible          */
+    us.past = coll__agreement_past(h);
+    coll__agreement_name(us.world, h->us.world, h->ranks, h->consensus->past.members, h->count, h->consensus->past.flags);
+    coll__tcp *tcp = us.past ? coll__tcp_next(old, &settings, &us) : NULL;
 
     if (!tcp) {
-        if (past) old->us.past = past->us.past;
-        coll__give(past);
-        coll__set_failure(h->failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
+        if (us.past) old->us.past = us.past->us.past;
+        coll__give(us.past);
+        coll__set_failure(h->failure, COLL_ERR_MEMORY, -1, us.past ? "%s" : "no memory for the new world", coll__start_error);
         return NULL;
     }
-    tcp->us = h->us;
-    tcp->us.tls = coll__tls_share(old->us.tls);
-    tcp->us.past = past;
-    tcp->us.rank = out->rank;
-    tcp->us.size = out->count;
-    tcp->network = old->network;
-    coll__agreement_name(tcp->us.world, h->us.world, h->ranks, h->consensus->past.members, h->count);
-    coll__shm_segment_sign(&tcp->segment, out->rank, tcp->us.world);
+    coll__past_trim(&tcp->us);
     coll__shm_segment_follow(&tcp->segment, &old->segment);
-    const size_t streams = (size_t)out->count * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1);
-    const coll_status opened = coll__io_open(&tcp->io, coll__like(tcp), old->io.is_uring ? "auto" : "poll", streams,
-                                             tcp->segment.fd >= 0, &old->log);
-    if (opened < 0) {
-        coll__set_failure(h->failure, opened, -1, "%s", coll__start_error);
-        coll__tcp_free(tcp);
-        return NULL;
-    }
+    tcp->voters = out->count;
+    tcp->has_new_root = out->ranks[0] >= old->voters;
     pthread_mutex_lock(&old->heartbeat.lock);
     for (int i = 0; i < out->count; i++) {
         tcp->endpoints[i] = old->endpoints[out->ranks[i]];
+        if (n || !(old->voters < old->size || old->has_new_root)) tcp->endpoints[i].place = 0;
         tcp->heartbeat.beats[i] = old->heartbeat.beats[out->ranks[i]];
     }
     pthread_mutex_unlock(&old->heartbeat.lock);
-    for (int i = 0, rank = 0; i < h->count; i++)
-        if (coll__place_in(h->consensus->past.members, i)) tcp->heartbeat.was_late[rank++] = h->consensus->places[i].is_late;
-    coll__io_forget(&old->io, old->listener);
-    tcp->listener = old->listener;
-    old->listener = -1;
-    coll__io_watch(&tcp->io, tcp->io.doorbell.fd, POLLIN, coll__tag(COLL__EVENT_DOORBELL, 0));
-    coll__io_watch(&tcp->io, tcp->listener, POLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
-    coll__agreement_lines(h, tcp);
-    return tcp;
+    for (int i = tcp->voters; i < tcp->size; i++)
+        (void)coll__endpoint_take(tcp, i, n->bytes + (size_t)(i - tcp->voters) * COLL__ENDPOINT_LENGTH);
+    if (n) coll__orders_arrange(coll__orders_of(tcp), tcp->voters, tcp->size, out->ranks, old->size);
+    memcpy(tcp->tuning, old->tuning, sizeof tcp->tuning);
+    if (coll__agreement_lines(h, tcp, out) == COLL_OK) return tcp;
+    coll__set_failure(h->failure, COLL_ERR_SYSTEM, -1, "%s", coll__start_error);
+    coll__tcp_free(tcp);
+    return NULL;
 }
 
 static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
                                     coll_failure *failure)
 {
     coll__tcp *old = (coll__tcp *)context;
-    const int liveness = old->heartbeat.has_thread ? old->heartbeat.liveness_ms : 0;
+    const int liveness = old->heartbeat.liveness_ms;
     coll__agreement h = { .old = old, .us = old->us, .ranks = ranks, .count = count, .failure = failure };
     coll_status status = COLL_OK;
 
@@ -34413,13 +34217,19 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     h.us.rank = h.me;
     h.us.epoch++;
     h.us.size = count;
-    coll__agreement_name(h.us.world, old->us.world, ranks, NULL, count);
+    const coll__newcomers *const n = count == old->size ? old->newcomers : NULL;
+    h.newcomers = n ? coll__newcomers_hash(n->bytes, (size_t)n->count * COLL__ENDPOINT_LENGTH) : 0;
+    coll__agreement_name(h.us.world, old->us.world, ranks, NULL, count, 0);
     h.deadline = coll__deadline(timeout_ms);
     h.grace_ms = liveness > 0 && liveness < COLL__AGREE_GRACE_MS / 2 ? 2 * liveness : COLL__AGREE_GRACE_MS;
     if (coll__agreement_open(&h)) status = coll__agreement_run(&h, out);
     else status = coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
+    const uint64_t hash = status == COLL_OK && !out->is_agree ? h.consensus->past.flags : 0;      /* of newcomers   */
+    if (hash && hash != h.newcomers) status = coll__failed_given_up(failure);
     if (status == COLL_OK) coll__survivors_in(h.consensus->past.members, ranks, count, h.me, out);
     else out->count = 0;
+    coll__orders_sort(coll__orders_of(old), out->ranks, out->count);
+    for (int i = 0; i < out->count; i++) if (out->ranks[i] == old->rank) out->rank = i;
     if (status == COLL_OK) out->flags = h.consensus->past.flags;
     out->context = status == COLL_OK && !out->is_agree ? coll__agreement_world(&h, out) : NULL;
     if (status == COLL_OK && !out->is_agree && !out->context) status = failure->status;
@@ -34493,12 +34303,12 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
     if (tcp->redials > 0 || __atomic_load_n(&tcp->budget.is_awaited, __ATOMIC_RELAXED))
         wait_ms = (int)coll__least((size_t)wait_ms, COLL__REDIAL_LEAST_MS);
     if (moved == 0 && wait_ms > 0) {
-        coll__probe_after_all(tcp);
+        coll__watch_active(tcp);
         coll__io_wait(&tcp->io, &tcp->active, wait_ms);
         coll__events(tcp);
         coll__streams_move(tcp);
     } else if (moved == 0 && (tcp->looks++ % COLL__LOOKS_AN_EVENT == 0)) {
-        coll__probe_after_all(tcp);
+        coll__watch_active(tcp);
         coll__events(tcp);
     }
     if (tcp->suspicion.status != COLL_OK && tcp->failure.status == COLL_OK)
@@ -34533,19 +34343,6 @@ static void coll__tcp_close(void *context)
         coll__stream_leave(&tcp->streams[i], tcp->failure.status == COLL_OK, deadline);
     coll__io_cancel(&tcp->io, tcp->streams, count);
     coll__tcp_free(tcp);
-}
-
-/* The first rank of a rank's host identifies the host.  That of the rank before it is tried first.  The caller holds the
- * session. */
-static int coll__tcp_host(void *context, int rank)
-{
-    const coll__tcp *tcp = (const coll__tcp *)context;
-    int *const home = &tcp->known[rank].home, before = rank > 0 ? tcp->known[rank - 1].home : 0;
-
-    if (*home == 0 && before > 0 && coll__is_same_host(&tcp->endpoints[before - 1], &tcp->endpoints[rank])) *home = before;
-    for (int first = 0; *home == 0; first++)
-        if (coll__is_same_host(&tcp->endpoints[first], &tcp->endpoints[rank])) *home = first + 1;
-    return *home - 1;
 }
 
 static int coll__tcp_site(void *context, int rank) { return (int)((coll__tcp *)context)->endpoints[rank].site; }
@@ -34616,9 +34413,34 @@ static const coll_transport coll__tcp_transport = {
     .describe = coll__tcp_describe,
 };
 
-static const coll__internals coll__tcp_internals = {
-    .part = coll__tcp_part, .watch = coll__tcp_watch, .has_freed = COLL__IF_WATCH(coll__tcp_has_freed)
+static bool coll__tcp_enter(void *context, coll__opened *out, coll_status *status);
+
+static const coll__elastic coll__tcp_elastic = {
+    .waiting = coll__tcp_waiting, .table = coll__tcp_newcomers, .enter = coll__tcp_enter
 };
+
+static const coll__internals coll__tcp_internals = {
+    .part = coll__tcp_part, .watch = coll__tcp_watch, .has_freed = COLL__IF_WATCH(coll__tcp_has_freed),
+    .elastic = COLL__SHRINKS(&coll__tcp_elastic)
+};
+
+/* The first world of newcomers has sockets only, and that of a new rank 0. */
+static bool coll__tcp_enter(void *context, coll__opened *out, coll_status *status)
+{
+    coll__tcp *const tcp = (coll__tcp *)context;
+
+    if (tcp->voters == tcp->size && !tcp->has_new_root) return false;
+    out->transport = &coll__tcp_transport;
+    out->internals = &coll__tcp_internals;
+    out->context = tcp;
+    out->rank = tcp->rank;
+    out->size = tcp->size;
+    out->offloads_all = false;
+    out->numbers = (coll__numbers){ .link = coll__link_default };
+    *status = coll__take_tuning(tcp, &out->numbers);
+    if (*status == COLL_OK) *status = coll__count_neighbours(tcp, out);
+    return true;
+}
 
 /* ---- >>open ---- */
 
@@ -34629,8 +34451,6 @@ static void coll__tcp_say_joined(const coll__opened *o, const coll__tcp_settings
     coll__say(&log, COLL_LOG_INFO, "rank %d of %d (from %s), rank %d of %d on its host, over %s at %s with %s", o->rank, o->size,
               source, o->local_rank, o->local_size, o->transport->name, s->config.address, o->transport->describe(o->context));
 }
-
-#if !COLL__HAS_HYBRID                             /* otherwise: coll_hybrid.h                                 */
 
 static coll_status coll__tcp_open(const coll__settings *s, int count, coll__opened *out)
 {
@@ -34647,6 +34467,8 @@ static coll_status coll__tcp_open(const coll__settings *s, int count, coll__open
     coll__tcp_settings_free(own);
     return status;
 }
+
+#if !COLL__HAS_HYBRID                             /* otherwise: coll_hybrid.h                                 */
 
 static const coll__transport_row coll__tcp_row = {
     .name = "tcp", .traits = COLL__TCP_TRAITS, .settle = coll__tcp_defaults, .open = coll__tcp_open
@@ -34686,7 +34508,8 @@ COLL__FOR_SIZE
  * sockets watch, for ranks that have set is_asleep: coll__hybrid_sleep here and coll__domain_wake there.
  *
  * A failure is decided over TCP, as in a world without domains; the decision then ends the domains.  Ranks of this process stop
- * accessing this rank's memory, and all return the same cause.  Survivors create a world over TCP (coll_shrink), then domains. */
+ * accessing this rank's memory, and all return the same cause.  Survivors create a world over TCP (coll_shrink), then domains of
+ * hosts. */
 #ifndef COLL_HYBRID_H
 #define COLL_HYBRID_H
 
@@ -34694,7 +34517,6 @@ enum { COLL__HYBRID_TRAITS = COLL__OPENS_SOME };
 
 #if COLL__HAS_HYBRID
 
-#include <signal.h>
 /* ---- transports/hybrid/coll_hybrid_exported.h ---- */
 /* coll_hybrid_exported.h - exported memory: the program has it from coll_alloc, and the other ranks of the host read it in place.
  *
@@ -34719,9 +34541,7 @@ enum {
 
 typedef struct coll__exported {
     int             users;                        /* worlds that use it                                       */
-    int             fd;
-    uint64_t        id;                           /* coll__fd_id                                              */
-    unsigned char  *at;
+    coll__shm_segment segment;
     size_t          length, opened;
     coll__lock      lock;                         /* guards `opened`                                          */
     const coll_allocator *arena;
@@ -34734,9 +34554,9 @@ static bool coll__exported_open(coll__exported *exported, size_t end)
     const size_t to = coll__least(coll__round_up(end, COLL__EXPORTED_PIECE), exported->length);
 
     if (to <= exported->opened) return true;
-    if (mprotect(exported->at, to, PROT_READ | PROT_WRITE)) return false;
+    if (mprotect(exported->segment.at, to, PROT_READ | PROT_WRITE)) return false;
     exported->opened = to;
-    __atomic_store_n((uint64_t *)(void *)exported->at, (uint64_t)to, __ATOMIC_RELEASE);
+    __atomic_store_n((uint64_t *)(void *)exported->segment.at, (uint64_t)to, __ATOMIC_RELEASE);
     return true;
 }
 
@@ -34776,8 +34596,8 @@ static void coll__exported_free(void *context, void *at, size_t length)
 static void coll__exported_drop(coll__exported *exported)
 {
     if (!exported || __atomic_sub_fetch(&exported->users, 1, __ATOMIC_ACQ_REL) > 0) return;
-    coll__segment_unmap(exported->at, exported->length);
-    coll__close_fd(&exported->fd);
+    coll__segment_unmap(exported->segment.at, exported->length);
+    coll__close_fd(&exported->segment.fd);
     coll__lock_free(&exported->lock);
     coll__give(exported);
 }
@@ -34796,25 +34616,20 @@ static coll__exported *coll__exported_new(const coll_allocator *memory, int rank
     struct rlimit most = { RLIM_INFINITY, RLIM_INFINITY };
 
     if (!exported) return NULL;
-    *exported = (coll__exported){ .users = 1, .fd = -1, .allocator = { coll__exported_allocate, coll__exported_free, exported } };
+    *exported = (coll__exported){ .users = 1, .segment = coll__no_segment,
+                                  .allocator = { coll__exported_allocate, coll__exported_free, exported } };
     coll__lock_init(&exported->lock);
     (void)getrlimit(RLIMIT_AS, &most);
-    for (size_t length = COLL__EXPORTED_MOST; !exported->at && length >= COLL__EXPORTED_LEAST; length /= 2) {
+    for (size_t length = COLL__EXPORTED_MOST; !exported->segment.at && length >= COLL__EXPORTED_LEAST; length /= 2) {
         if (most.rlim_cur != RLIM_INFINITY && length > most.rlim_cur / COLL__EXPORTED_PART / (rlim_t)ranks) continue;
         exported->length = length;
-        exported->fd = coll__segment_make(length);
-        if (exported->fd >= 0) exported->at = (unsigned char *)coll__segment_map_part(exported->fd, 0, length, PROT_NONE);
-        if (!exported->at) coll__close_fd(&exported->fd);
+        exported->segment = coll__shm_segment_new(length, PROT_NONE);
     }
-    if (!exported->at || !coll__exported_open(exported, 1)) {
+    if (!exported->segment.at || !coll__exported_open(exported, 1)) {
         coll__exported_drop(exported);
         return NULL;
     }
-#if defined(MADV_DONTDUMP)
-    (void)madvise(exported->at, exported->length, MADV_DONTDUMP);
-#endif
-    exported->id = coll__fd_id(exported->fd);
-    exported->arena = coll_arena_begin(exported->at + COLL__LINE, exported->length - COLL__LINE);
+    exported->arena = coll_arena_begin(exported->segment.at + COLL__LINE, exported->length - COLL__LINE);
     return exported;
 }
 
@@ -34848,6 +34663,16 @@ static inline coll__exported *coll__exported_share(coll__exported *exported) { r
  * A process that is killed, or suspended for long, is detected over TCP.  Peers need not wait for its accesses: it only reads. */
 #ifndef COLL_HYBRID_DOMAIN_H
 #define COLL_HYBRID_DOMAIN_H
+
+enum { COLL__DOMAIN_OF_PROCESS, COLL__DOMAIN_OF_HOST, COLL__DOMAINS };
+
+typedef struct coll__hybrid {
+    coll__tcp    *tcp;
+    coll__thread *domains[COLL__DOMAINS];         /* this rank's side of each; NULL: none                     */
+    void         *mapped;                         /* mapping of the host's                                    */
+    coll__exported   *exported;                   /* exported memory of this rank; NULL: none                 */
+    char          description[200];
+} coll__hybrid;
 
 #if COLL__HAS_DOMAIN
 
@@ -34931,6 +34756,12 @@ static coll__shm_segment_word coll__shm_handshake_end(coll__shm_segment_head *fi
     return is == COLL__SEGMENT_OPEN ? word : (coll__shm_segment_word)is;
 }
 
+static coll__region coll__region_of(const coll__shm_segment *segment, uint64_t offset, uint64_t length)
+{
+    return (coll__region){ .segment = segment->id, .number = (uint32_t)segment->fd, .offset = offset, .length = length,
+                           .base = (uint64_t)(uintptr_t)segment->at + offset };
+}
+
 /* Takes this rank's slot.  `process`: the lowest rank of the same address space.  Returns false if a process that was suspended
  * in an earlier job, of the same name and address, has taken it. */
 static bool coll__shm_handshake_take_slot(const coll__shm_handshake *handshake, coll__domain *domain, int process)
@@ -34949,13 +34780,8 @@ static bool coll__shm_handshake_take_slot(const coll__shm_handshake *handshake, 
     rank_slot->process = process;
     rank_slot->doorbell = tcp->io.doorbell;
     rank_slot->doorbell_id = coll__fd_id(rank_slot->doorbell.write_fd);
-    rank_slot->regions[COLL__REGION_STAGING] = (coll__region){ .segment = tcp->segment.id, .number = (uint32_t)tcp->segment.fd,
-                                                               .base = (uint64_t)(uintptr_t)tcp->segment.at + staging,
-                                                               .length = COLL__STAGINGS, .offset = staging };
-    if (exported)
-        rank_slot->regions[COLL__REGION_EXPORTED] = (coll__region){ .segment = exported->id, .number = (uint32_t)exported->fd,
-                                                                              .base = (uint64_t)(uintptr_t)exported->at,
-                                                                                      .length = exported->length };
+    rank_slot->regions[COLL__REGION_STAGING] = coll__region_of(&tcp->segment, staging, COLL__STAGINGS);
+    if (exported) rank_slot->regions[COLL__REGION_EXPORTED] = coll__region_of(&exported->segment, 0, exported->length);
     return true;
 }
 
@@ -35051,39 +34877,38 @@ static bool coll__shm_handshake_call(coll__shm_handshake *handshake)
     return handshake->ranks != NULL;
 }
 
-/* Enters the domain of this host; `process`: the lowest rank of this process.  *exported: this rank's exported memory, created if
- * needed; *mapped: a mapping to unmap.  Returns NULL if there is no domain, or no memory (*status). */
-static coll__thread *coll__host_domain_enter(coll__tcp *tcp, int process, bool is_crowded, coll__exported **exported,
-                                             void **mapped,
-                                             coll_status *status)
+/* Enters the domain of this host, if there is one; `process`: the lowest rank of this process.  Creates this rank's exported
+ * memory if needed.  Fails if there is no memory. */
+static coll_status coll__host_domain_enter(coll__hybrid *me, int process, bool is_crowded)
 {
-    const bool has_exported = *exported != NULL;
+    coll__tcp *const tcp = me->tcp;
+    const bool has_exported = me->exported != NULL;
     coll__shm_handshake handshake = { .tcp = tcp };
+    coll_status status = coll__shm_handshake_call(&handshake) ? COLL_OK : COLL_ERR_MEMORY;
     coll__thread *thread = NULL;
     coll__domain *domain = NULL;
-    void *at = NULL;
 
-    *mapped = NULL;
-    *status = coll__shm_handshake_call(&handshake) ? COLL_OK : COLL_ERR_MEMORY;
-    if (handshake.count > 0 && !has_exported) *exported = coll__exported_new(coll__like(tcp), handshake.count);
-    handshake.exported = *exported;
+    if (handshake.count > 0 && !has_exported) me->exported = coll__exported_new(coll__like(tcp), handshake.count);
+    handshake.exported = me->exported;
     if (handshake.count > 0)
         domain = handshake.place == 0 ? coll__shm_handshake_lead(&handshake, process, is_crowded)
-                 : coll__shm_handshake_follow(&handshake, process, &at);
+                 : coll__shm_handshake_follow(&handshake, process, &me->mapped);
     coll__give(handshake.ranks);
-    if (domain && !(thread = coll__thread_open(coll__like(tcp), domain, tcp->rank))) *status = COLL_ERR_MEMORY;
-    if (thread) *mapped = at;
-    else coll__segment_unmap(at, COLL__SEGMENT_LENGTH);
-    if (thread || has_exported) return thread;
-    coll__exported_drop(*exported);               /* no peer would read it                                    */
-    *exported = NULL;
-    return NULL;
+    if (domain && !(thread = coll__thread_open(coll__like(tcp), domain, tcp->rank))) status = COLL_ERR_MEMORY;
+    me->domains[COLL__DOMAIN_OF_HOST] = thread;
+    if (thread) return status;
+    coll__segment_unmap(me->mapped, COLL__SEGMENT_LENGTH);
+    me->mapped = NULL;
+    if (has_exported) return status;
+    coll__exported_drop(me->exported);            /* no peer would read it                                    */
+    me->exported = NULL;
+    return status;
 }
 
-static void coll__host_domain_leave(coll__thread *thread, void *mapped)
+static void coll__host_domain_leave(const coll__hybrid *me)
 {
-    coll__threads_close(thread);
-    coll__segment_unmap(mapped, COLL__SEGMENT_LENGTH);
+    coll__threads_close(me->domains[COLL__DOMAIN_OF_HOST]);
+    coll__segment_unmap(me->mapped, COLL__SEGMENT_LENGTH);
 }
 
 /* ---- >>failure ---- */
@@ -35095,7 +34920,7 @@ static void coll__host_domain_probe(const coll__thread *thread, coll__tcp *tcp)
 
     for (int i = 0; i < domain->size && tcp->presence[0] != COLL__PRESENT; i++)
         if (!__atomic_load_n(&coll__domain_rank_slots(domain)[i].has_left, __ATOMIC_ACQUIRE))
-            coll__probe_rank(tcp, coll__rank_slot_name(domain, i));
+            coll__watch_rank(tcp, coll__rank_slot_name(domain, i));
 }
 
 /* All ranks have agreed on a failure.  No rank begins to access another one's memory, and ranks of this process end such
@@ -35114,16 +34939,13 @@ static void coll__host_domain_fail(const coll__thread *thread, const coll_failur
 
 #else
 
-static inline coll__thread *coll__host_domain_enter(const coll__tcp *tcp, int process, bool is_crowded, coll__exported **exported,
-                                                    void **mapped, coll_status *status)
+static inline coll_status coll__host_domain_enter(const coll__hybrid *me, int process, bool is_crowded)
 {
-    (void)tcp, (void)process, (void)is_crowded, (void)exported;
-    *mapped = NULL;
-    *status = COLL_OK;
-    return NULL;
+    (void)me, (void)process, (void)is_crowded;
+    return COLL_OK;
 }
 
-static inline void coll__host_domain_leave(const coll__thread *thread, const void *mapped) { (void)thread, (void)mapped; }
+static inline void coll__host_domain_leave(const coll__hybrid *me) { (void)me; }
 static inline void coll__host_domain_probe(const coll__thread *thread, const coll__tcp *tcp) { (void)thread, (void)tcp; }
 
 static inline void coll__host_domain_fail(const coll__thread *thread, const coll_failure *agreed) { (void)thread, (void)agreed; }
@@ -35132,18 +34954,6 @@ static inline void coll__host_domain_fail(const coll__thread *thread, const coll
 #endif /* COLL_HYBRID_DOMAIN_H */
 
 /* ---- transports/coll_hybrid.h, continued ---- */
-enum { COLL__DOMAIN_OF_PROCESS, COLL__DOMAIN_OF_HOST, COLL__DOMAINS };
-
-typedef struct coll__hybrid {
-    coll__tcp    *tcp;
-    coll__thread *domains[COLL__DOMAINS];         /* this rank's side of each; NULL: none                     */
-    void         *mapped;                         /* mapping of the host's                                    */
-    coll__exported   *exported;                   /* exported memory of this rank; NULL: none                 */
-    bool          has_met;                        /* the ranks of this host have a domain, or had one in an earlier world */
-    bool          is_crowded;                     /* ranks share processors                                   */
-    char          description[200];
-} coll__hybrid;
-
 /* The context is that of the sockets: functions that only use sockets need none here. */
 static inline coll__hybrid *coll__hybrid_of(const void *context)
 {
@@ -35293,9 +35103,8 @@ static void *coll__hybrid_group(void *context, uint64_t id, uint32_t number, con
         is_of_process = is_of_process && coll__is_neighbour(hybrid, ranks[i]);
         is_of_host = is_of_host && coll__is_of_this_host(hybrid->tcp, ranks[i]);
     }
-    coll__thread *const side = is_of_process ? hybrid->domains[COLL__DOMAIN_OF_PROCESS] : is_of_host
-                               ? hybrid->domains[COLL__DOMAIN_OF_HOST]
-                                                                                              : NULL;
+    coll__thread *const side = is_of_process ? hybrid->domains[COLL__DOMAIN_OF_PROCESS]
+                             : is_of_host ? hybrid->domains[COLL__DOMAIN_OF_HOST] : NULL;
     void *const group = side ? coll__threads_group(side, id, number, ranks, count, me) : NULL;
     if (side && !group) (void)coll__hybrid_fail(context, &side->suspicion);
     return group;
@@ -35303,12 +35112,23 @@ static void *coll__hybrid_group(void *context, uint64_t id, uint32_t number, con
 
 static coll_status coll__hybrid_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
 {
-    const coll__hybrid *me = coll__hybrid_of(context);
+    const coll__hybrid *me = coll__hybrid_of(context);        /* NULL: sockets only                             */
 
     if (group) return coll__threads_part(((coll__member *)group)->thread, group, made, failure);
-    for (int i = 0; i < COLL__DOMAINS; i++)
+    for (int i = 0; me && i < COLL__DOMAINS; i++)
         if (me->domains[i] && coll__threads_part(me->domains[i], NULL, made, failure) < 0) return failure->status;
-    return coll__tcp_part(me->tcp, NULL, made, failure);
+    return coll__tcp_part(context, NULL, made, failure);
+}
+
+static void coll__hybrid_report_stall(void *context, const unsigned char *head)
+{
+    const coll__hybrid *me = coll__hybrid_of(context);
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    for (int i = 0; i < COLL__DOMAINS; i++)
+        if (me->domains[i] && coll__domain_compare(me->domains[i], me->tcp->heartbeat.session, head, &failure) < 0)
+            (void)coll__hybrid_fail(context, &failure);
+    coll__tcp_report_stall(context, head);
 }
 
 static void coll__hybrid_mark_stragglers(const void *context, const coll_task *task, unsigned char *is_late)
@@ -35342,23 +35162,11 @@ static const char *coll__hybrid_describe(const void *context)
 
 /* ---- >>open, close ---- */
 
-/* Enters the domain of the host.  `process`: the lowest rank of this process. */
-static coll_status coll__hybrid_handshake(coll__hybrid *me, int process, bool is_crowded)
-{
-    coll_status status;
-
-    me->domains[COLL__DOMAIN_OF_HOST] = coll__host_domain_enter(me->tcp, process, is_crowded, &me->exported, &me->mapped,
-                                                                &status);
-    me->has_met = me->domains[COLL__DOMAIN_OF_HOST] != NULL;
-    me->is_crowded = is_crowded;
-    return status;
-}
-
 static void coll__hybrid_close(void *context)
 {
     coll__hybrid *me = coll__hybrid_of(context);
 
-    if (me->domains[COLL__DOMAIN_OF_HOST]) coll__host_domain_leave(me->domains[COLL__DOMAIN_OF_HOST], me->mapped);
+    if (me->domains[COLL__DOMAIN_OF_HOST]) coll__host_domain_leave(me);
     if (me->domains[COLL__DOMAIN_OF_PROCESS]) coll__threads_close(me->domains[COLL__DOMAIN_OF_PROCESS]);
     coll__tcp_close(me->tcp);
     coll__exported_drop(me->exported);
@@ -35367,91 +35175,24 @@ static void coll__hybrid_close(void *context)
 
 /* ---- >>shrink ---- */
 
-/* Ranks of this process in the new world, *out, if they are consecutive there.  Otherwise this rank alone, because a domain has
- * no gaps.  Returns their number, and the first one. */
-static int coll__hybrid_neighbours(const coll__hybrid *me, const coll_survivors *out, int *first)
-{
-    int count = 0, last = -1;
-
-    for (int i = out->count - 1; i >= 0; i--) {
-        if (!coll__is_neighbour(me, out->ranks[i])) continue;
-        if (last < 0) last = i;
-        *first = i;
-        count++;
-    }
-    if (last - *first + 1 == count) return count;
-    *first = out->rank;
-    return 1;
-}
-
-/* If a rank of this process has not received the new world, because the sender died, it requests it here. */
-static void coll__hybrid_serve(void *context) { coll__events((coll__tcp *)context); }
-
-/* This rank's side of its process's domain in the new world.  NULL: *failure. */
-static coll__thread *coll__hybrid_move(const coll__hybrid *me, coll__tcp *tcp, const coll_survivors *world, int timeout_ms,
-                                       coll_failure *failure)
-{
-    int first = 0;
-    const int count = coll__hybrid_neighbours(me, world, &first);
-    coll_survivors here = { .ranks = (int *)coll__take(coll__like(me), (size_t)count * sizeof *here.ranks) };
-
-    if (!here.ranks) {
-        coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
-        return NULL;
-    }
-    const coll_status status = coll__migration_run(me->domains[COLL__DOMAIN_OF_PROCESS], world->ranks + first, count, first,
-                                                   timeout_ms, coll__hybrid_serve, tcp, &here, failure);
-    coll__thread *thread = status == COLL_OK ? (coll__thread *)here.context : NULL;
-    if (thread) thread->rank_slot->doorbell = coll__doorbell_share(&tcp->io.doorbell);
-    const bool is_whole = here.count == count;    /* else the others may have dropped one while this was suspended */
-    if (thread && (!is_whole || thread->rank_slot->doorbell.fd < 0)) {
-        coll__set_failure(failure, is_whole ? COLL_ERR_SYSTEM : COLL_ERR_PEER, -1,
-                          is_whole ? "no file descriptor is left to wake it by (see ulimit -n)"
-                                   : "a rank of this process has been lost on the way");
-        coll__threads_close(thread);
-        thread = NULL;
-    }
-    coll__give(here.ranks);
-    return thread;
-}
-
-/* The domains of the new world, for a rank whose sockets are open. */
-static coll_status coll__hybrid_resettle(const coll__hybrid *me, coll__hybrid *fresh, const coll_survivors *world, int timeout_ms,
-                                         coll_failure *failure)
-{
-    const bool has_process = me->domains[COLL__DOMAIN_OF_PROCESS] != NULL;
-    coll_status status;
-
-    if (has_process) {
-        fresh->domains[COLL__DOMAIN_OF_PROCESS] = coll__hybrid_move(me, fresh->tcp, world, timeout_ms, failure);
-        if (!fresh->domains[COLL__DOMAIN_OF_PROCESS]) return failure->status;
-    }
-    if (!me->has_met) return COLL_OK;
-    const int process = has_process ? fresh->domains[COLL__DOMAIN_OF_PROCESS]->domain->first : world->rank;
-    status = coll__hybrid_handshake(fresh, process, me->is_crowded);
-    fresh->has_met = true;                        /* also if a rank died meanwhile: the next world may have one */
-    return status < 0 ? coll__set_failure(failure, status, -1, "no memory for the domain of this host") : COLL_OK;
-}
-
-/* The survivors agree over TCP, as processes do, and then in memory. */
+/* The survivors agree over TCP.  Memory of coll_alloc stays; coll__host_enter does the rest. */
 static coll_status coll__hybrid_shrink(void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
                                        coll_failure *failure)
 {
     const coll__hybrid *me = coll__hybrid_of(context);
-    coll_status status = coll__tcp_shrink(me->tcp, ranks, count, timeout_ms, out, failure);
+    const coll_status status = coll__tcp_shrink(me->tcp, ranks, count, timeout_ms, out, failure);
+    coll__tcp *const tcp = (coll__tcp *)out->context;
 
-    if (status < 0 || out->is_agree) return status;
+    if (status < 0 || out->is_agree || tcp->voters < tcp->size || !me->exported) return status;
     coll__hybrid *fresh = (coll__hybrid *)coll__allocate(coll__like(context), sizeof *fresh);
     if (!fresh) {
-        coll__tcp_close(out->context);
+        coll__tcp_close(tcp);
         return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for a rank");
     }
-    fresh->tcp = (coll__tcp *)out->context;
-    fresh->tcp->hybrid = fresh;
+    fresh->tcp = tcp;
     fresh->exported = coll__exported_share(me->exported);
-    status = coll__hybrid_resettle(me, fresh, out, timeout_ms, failure);
-    if (status < 0) coll__hybrid_close(out->context);
-    return status;
+    tcp->hybrid = fresh;
+    return COLL_OK;
 }
 
 static const coll_transport coll__hybrid_transport = {
@@ -35469,7 +35210,7 @@ static const coll_transport coll__hybrid_transport = {
     .memory = coll__hybrid_memory,
     .host = coll__tcp_host,
     .site = coll__tcp_site,
-    .report_stall = coll__tcp_report_stall,
+    .report_stall = coll__hybrid_report_stall,
     .mark_stragglers = coll__hybrid_mark_stragglers,
     .peer_status = COLL__IF_WATCH(coll__tcp_peer_status),
     .failed = coll__tcp_failed,
@@ -35482,11 +35223,50 @@ static const coll_transport coll__hybrid_transport = {
     .describe = coll__hybrid_describe,
 };
 
-static const coll__internals coll__hybrid_internals = {
-    .part = coll__hybrid_part, .watch = coll__tcp_watch, .has_freed = COLL__IF_WATCH(coll__tcp_has_freed)
+/* ---- >>one rank of a process: hybrid if it shares memory with others of its host, else TCP ---- */
+
+static bool coll__host_enter(void *context, coll__opened *out, coll_status *status);
+
+static const coll__elastic coll__host_elastic = {
+    .waiting = coll__tcp_waiting, .table = coll__tcp_newcomers, .enter = coll__host_enter
 };
 
+static const coll__internals coll__host_internals = {
+    .part = coll__hybrid_part, .watch = coll__tcp_watch, .has_freed = COLL__IF_WATCH(coll__tcp_has_freed),
+    .elastic = COLL__SHRINKS(&coll__host_elastic)
+};
+
+/* A rank without a domain of its process: has it one of its host? */
+static void coll__host_settle(coll__tcp *tcp, coll__opened *out)
+{
+    coll__hybrid *const me = (coll__hybrid *)tcp->hybrid;
+    const coll__thread *const thread = me ? me->domains[COLL__DOMAIN_OF_HOST] : NULL;
+    const bool is_hybrid = me && (thread || me->exported);
+
+    if (!is_hybrid) coll__give(me), tcp->hybrid = NULL;
+    out->transport = is_hybrid ? &coll__hybrid_transport : &coll__tcp_transport;
+    out->internals = &coll__host_internals;
+    out->offloads_all = thread && thread->domain->size == out->size;
+}
+
+/* The new world of coll_shrink has domains of hosts, but none of processes: each rank is there as if its process had no other.  A
+ * rank without one tries again after every coll_shrink, as all ranks of its host do.  The first world of newcomers has none. */
+static COLL__UNUSED bool coll__host_enter(void *context, coll__opened *out, coll_status *status)
+{
+    coll__tcp *const tcp = (coll__tcp *)context;
+    const bool is_first = coll__tcp_enter(context, out, status);
+    coll__hybrid *me = (coll__hybrid *)tcp->hybrid;
+
+    if (!is_first && !me) tcp->hybrid = me = (coll__hybrid *)coll__allocate(coll__like(tcp), sizeof *me);
+    if (me) me->tcp = tcp;
+    if (!is_first) *status = me ? coll__host_domain_enter(me, tcp->rank, out->is_crowded) : COLL_ERR_MEMORY;
+    coll__host_settle(tcp, out);
+    return is_first;
+}
+
 /* ---- >>open ---- */
+
+enum { COLL__JOINING_STACK = 1 << 20 };           /* resolvers of addresses take more than threads of the library usually do */
 
 /* One joining rank.  The world is complete only with all ranks, so the ranks of a process join at the same time.  Each joins in a
  * thread, which then ends. */
@@ -35509,31 +35289,23 @@ typedef struct coll__joiners {
 } coll__joiners;
 
 /* Joins the world, and then the domain of the host. */
-static coll_status coll__joining_join(coll__joining *joining)
-{
-    coll__hybrid *hybrid = joining->hybrid;
-    coll__tcp *tcp;
-    coll_status status = coll__tcp_join(&tcp, &joining->settings, &joining->opened);
-
-    if (status < 0) return status;
-    hybrid->tcp = tcp;
-    tcp->hybrid = hybrid;
-    status = coll__hybrid_handshake(hybrid, joining->joiners->settings->config.rank, joining->opened.is_crowded);
-    return status < 0
-           ? coll__start_failed(status, "no memory for the domain of the %d ranks of this host", joining->opened.local_size)
-                      : COLL_OK;
-}
-
 static void *coll__joining_main(void *at)
 {
     coll__joining *joining = (coll__joining *)at;
     coll__joiners *all = joining->joiners;
+    coll__hybrid *hybrid = joining->hybrid;
 
     pthread_mutex_lock(&all->lock);
     const bool is_off = all->is_off;
     pthread_mutex_unlock(&all->lock);
     if (is_off) return NULL;
-    const coll_status status = coll__joining_join(joining);
+    coll_status status = coll__tcp_join(&hybrid->tcp, &joining->settings, &joining->opened);
+    if (status == COLL_OK) {
+        hybrid->tcp->hybrid = hybrid;
+        status = coll__host_domain_enter(hybrid, all->settings->config.rank, joining->opened.is_crowded);
+        if (status < 0)
+            coll__start_failed(status, "no memory for the domain of the %d ranks of this host", joining->opened.local_size);
+    }
     pthread_mutex_lock(&all->lock);
     if (status < 0 && all->status == COLL_OK) {   /* the caller returns the first error                       */
         all->status = status;
@@ -35543,19 +35315,15 @@ static void *coll__joining_main(void *at)
     return NULL;
 }
 
-/* All ranks of this process join: the first in this thread.  The other threads block the program's signals. */
+/* All ranks of this process join: the first in this thread. */
 static coll_status coll__joiners_run(coll__joiners *all)
 {
-    sigset_t every, before;
     int started = 1, error = 0;
 
-    sigfillset(&every);
     pthread_mutex_lock(&all->lock);
-    pthread_sigmask(SIG_SETMASK, &every, &before);
     while (!error && started < all->count)
-        if ((error = pthread_create(&all->joining_ranks[started].thread, NULL, coll__joining_main,
-                                    &all->joining_ranks[started])) == 0) started++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+        if ((error = coll__thread_begin(&all->joining_ranks[started].thread, COLL__JOINING_STACK, coll__joining_main,
+                                        &all->joining_ranks[started])) == 0) started++;
     all->is_off = error != 0;
     pthread_mutex_unlock(&all->lock);
     (void)coll__joining_main(&all->joining_ranks[0]);
@@ -35628,7 +35396,7 @@ static void coll__hybrid_opened(coll__opened *opened, coll__joining *joining)
     *opened = joining->opened;
     COLL__ASSERT(me->tcp->rank == opened->rank, "rank %d has sockets of rank %d", opened->rank, me->tcp->rank);
     opened->context = me->tcp;
-    opened->internals = &coll__hybrid_internals;
+    opened->internals = &coll__host_internals;
     opened->offloads_all = me->domains[COLL__DOMAIN_OF_HOST] && me->domains[COLL__DOMAIN_OF_HOST]->domain->size == opened->size;
     joining->hybrid = NULL;
 }
@@ -35657,14 +35425,10 @@ static const coll__transport_row coll__hybrid_row = { .traits = COLL__HYBRID_TRA
 /* One rank of a process: without a domain it uses TCP only. */
 static coll_status coll__host_open(const coll__settings *s, int count, coll__opened *out)
 {
-    const coll_status status = coll__hybrid_open(s, count, out);
-    coll__hybrid *me = status < 0 ? NULL : coll__hybrid_of(out->context);
+    const coll_status status = s->is_newcomer ? coll__tcp_open(s, count, out) : coll__hybrid_open(s, count, out);
 
-    if (!me || me->domains[COLL__DOMAIN_OF_HOST]) return status;
-    out->transport = &coll__tcp_transport;
-    out->internals = &coll__tcp_internals;
-    coll__give(me);
-    return COLL_OK;
+    if (status == COLL_OK) coll__host_settle((coll__tcp *)out->context, out);
+    return status;
 }
 
 static const coll__transport_row coll__host_row = {
@@ -35740,8 +35504,8 @@ typedef struct coll__parcel {
     struct coll__lane   *lane;
     coll_xfer     *xfer;                          /* the sender's, while it waits for capacity of the lane    */
     unsigned char *kept;                          /* the bytes; NULL: at xfer, or placed already              */
-    size_t         length, pieces, pieces_done;   /* pieces 0: it arrives as a whole                          */
-    double         begin, end, delay;             /* first byte, last byte; added by a fault                  */
+    size_t         length;
+    double         delay;                         /* added by a fault                                         */
     double         last;                          /* when its last byte arrives at the earliest; 0: its sender is not slower */
     bool           is_placed;                     /* the bytes are already in the receiver's buffer           */
     bool           is_arrived, is_lost;
@@ -35776,13 +35540,15 @@ typedef struct coll__sim_rank {
     double      next_send, next_recv;             /* earliest time of its next send, of its next receive      */
     uint64_t    calls, messages, sent, received;
     coll__lane *sends, *recvs;                    /* lanes that begin here, that end here                     */
+    unsigned char *newcomers;                     /* the table of a coll_grow (coll_sim_shrink.h); NULL: none */
+    int         newcomer_count;
+    uint32_t    order;                            /* its place in the world behind that of newcomers, plus 1; 0: in order */
     bool        has_news;                         /* an event since its last progress                         */
     bool        has_closed, has_left;             /* left: peers have seen it                                 */
-    bool        has_head;
     uint32_t    generation;                       /* number of its suspensions                                */
     int         polls;                            /* without another call in between                          */
     double      wake_at, deadline, timer_at;      /* of this suspension; of its one timer event               */
-    unsigned char head[COLL_HEAD_LENGTH];         /* the call in which it last waited                         */
+    unsigned char head[COLL_HEAD_LENGTH];         /* the call in which it last waited; 0: none                */
 } coll__sim_rank;
 
 typedef enum coll__sim_kind {
@@ -35807,7 +35573,7 @@ typedef struct coll__sim_strike { coll_sim_fault fault; uint64_t seen; bool is_o
 
 /* The stack of a rank, in any world. */
 typedef struct coll__fiber {
-    coll__sim_rank *role, *newest;                /* the rank that waits; its latest rank                     */
+    coll__sim_rank *role, *newest;                /* the rank that waits; its latest rank.  NULL: it waits to join */
     struct coll__sim_migration *migration;        /* it waits to continue (coll_sim_shrink.h)                 */
     bool       is_over;                           /* finished, killed or stopped                              */
 #if defined(COLL__SIM_FIBERS)
@@ -35818,7 +35584,9 @@ typedef struct coll__fiber {
 
 typedef struct coll__sim {
     coll_sim        config;                       /* with defaults filled in                                  */
-    int             size, holders, places;        /* places: ranks of the first world                         */
+    int             size, holders, places;        /* places: ranks of the first world, and those that may join */
+    int             voters;                       /* the ranks behind them are newcomers without a vote       */
+    coll__settings *settings;                     /* of ranks that join; NULL: none can                       */
     double          now;
     uint64_t        draws, order;                 /* random numbers so far; a digest of all events so far     */
     coll__sim_rank *ranks;
@@ -35840,13 +35608,13 @@ typedef struct coll__sim {
     void           *chunks;                       /* all memory but that of events and long messages, freed at the end */
     void           *spare_lanes, *spare_parcels;  /* lists, each element begins with the next                 */
     coll__sim_rank *running;                      /* whose fiber runs                                         */
-    int             live;                         /* fibers that may still run                                */
+    int             live, waiting;                /* fibers that may still run; that wait to continue         */
     coll__fiber    *fibers, scheduler;
     unsigned char  *stacks;
     size_t          stacks_length, stack_each;
     const void     *main_bottom;                  /* the scheduler's stack, for the address sanitizer         */
     size_t          main_length;
-    void          (*body)(void *arg, int rank);
+    void          (*body)(void *arg, coll__sim_rank *rank);
     void           *arg;
 } coll__sim;
 
@@ -35855,11 +35623,7 @@ typedef struct coll__sim {
 /* The next number of a generator that starts at the seed (splitmix64). */
 static uint64_t coll__sim_draw(coll__sim *w)
 {
-    uint64_t x = w->config.seed * UINT64_C(0xd1342543de82ef95) + ++w->draws * UINT64_C(0x9e3779b97f4a7c15);
-
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
+    return coll__mix64(w->config.seed * UINT64_C(0xd1342543de82ef95) + ++w->draws * UINT64_C(0x9e3779b97f4a7c15));
 }
 
 static double coll__sim_fraction(coll__sim *w) { return (double)(coll__sim_draw(w) >> 11) * 0x1p-53; }
@@ -36131,7 +35895,13 @@ static void coll__sim_strike_rank(coll__sim_rank *r, bool is_kill, double time)
 
     if (r->has_closed || r->state >= COLL__SIM_FINISHED) return;
     r->state = is_kill ? COLL__SIM_KILLED : COLL__SIM_STOPPED;
-    if (w->fibers) w->live--, w->fibers[r->place].is_over = true;
+    if (w->fibers) {
+        coll__fiber *const f = &w->fibers[r->place];
+        w->live--;
+        w->waiting -= f->migration != NULL;
+        f->migration = NULL;
+        f->is_over = true;
+    }
     r->clock = time;
     coll__print(w->hint, sizeof w->hint, "rank %d was %s at ", r->rank, is_kill ? "killed" : "stopped");
     coll__append_time(w->hint, sizeof w->hint, r->clock);
@@ -36161,11 +35931,10 @@ static void coll__sim_mark(coll__sim *w, coll__parcel *p, int from, int to)
     for (int i = 0; i < w->config.fault_count; i++) {
         coll__sim_strike *s = &w->strikes[i];
         const coll_sim_fault *f = &s->fault;
-        if (f->kind < COLL_SIM_LOSE || f->kind > COLL_SIM_PIECES) continue;
+        if (f->kind != COLL_SIM_LOSE && f->kind != COLL_SIM_LATE) continue;
         if (f->rank != sender || (f->peer >= 0 && f->peer != receiver)) continue;
         if (++s->seen != f->number && f->number) continue;
         if (f->kind == COLL_SIM_LATE) p->delay += f->amount;
-        if (f->kind == COLL_SIM_PIECES) p->pieces = COLL_HEAD_LENGTH + p->length;
         if (f->kind != COLL_SIM_LOSE) continue;
         p->is_lost = true;
         coll__print(w->hint, sizeof w->hint, "a message from rank %d to rank %d was lost", from, to);
@@ -36271,23 +36040,14 @@ static void coll__lane_settle(coll__sim *w, coll__lane *lane, double time)
 
 static void coll__parcel_deliver(coll__sim *w, coll__parcel *p)
 {
-    if (++p->pieces_done < p->pieces) {
-        const double each = (p->end - p->begin) / (double)p->pieces;
-        coll__sim_push(w, COLL__SIM_DELIVER, p->begin + (double)(p->pieces_done + 1) * each, p, 0);
-        return;
-    }
     p->is_arrived = true;
     coll__lane_settle(w, p->lane, w->now);
 }
 
-/* The first byte arrives at `begin`, the last one at `end`. */
-static void coll__parcel_come_in(coll__sim *w, coll__parcel *p, double begin, double end)
+/* The last byte arrives at `end`. */
+static void coll__parcel_come_in(coll__sim *w, coll__parcel *p, double end)
 {
-    const double first = p->pieces ? begin + (end - begin) / (double)p->pieces : end;
-
-    p->begin = begin;
-    p->end = end;
-    if (p->pieces || end > w->now) coll__sim_push(w, COLL__SIM_DELIVER, first, p, 0);
+    if (end > w->now) coll__sim_push(w, COLL__SIM_DELIVER, end, p, 0);
     else coll__parcel_deliver(w, p);
 }
 
@@ -36309,7 +36069,7 @@ static void coll__parcel_arrive(coll__sim *w, coll__parcel *p)
     }
     begin = coll__later(begin, host->in_free);
     host->in_free = coll__later(begin + length * coll__sim_per_byte(w, at, begin), last);
-    coll__parcel_come_in(w, p, begin, host->in_free);
+    coll__parcel_come_in(w, p, host->in_free);
 }
 
 /* A message leaves the sender at `time`. */
@@ -36323,7 +36083,7 @@ static void coll__parcel_leave(coll__sim *w, coll__parcel *p, double time)
     if (p->is_lost) return;                       /* it is never received, nor are those behind it            */
     if (coll__sim_host_of(w->ranks, from) == coll__sim_host_of(w->ranks, to)) {
         const double begin = time + c->local_latency + jitter + p->delay;
-        coll__parcel_come_in(w, p, begin, begin + length * c->local_seconds_per_byte);
+        coll__parcel_come_in(w, p, begin + length * c->local_seconds_per_byte);
         return;
     }
     coll__sim_host *host = &w->hosts[coll__sim_host_of(w->ranks, from)];
@@ -36339,14 +36099,6 @@ static void coll__parcel_leave(coll__sim *w, coll__parcel *p, double time)
     }
     p->last = is_slower || is_far ? last + way : 0;
     coll__sim_push(w, COLL__SIM_ARRIVE, leaves + way, p, 0);
-}
-
-static void coll__parcel_event(coll__sim *w, coll__sim_kind kind, coll__parcel *p)
-{
-    if (p->is_cancelled) coll__parcel_give(w, p);
-    else if (kind == COLL__SIM_INJECT) coll__parcel_leave(w, p, w->now);
-    else if (kind == COLL__SIM_ARRIVE) coll__parcel_arrive(w, p);
-    else coll__parcel_deliver(w, p);
 }
 
 /* ---- >>leaving ---- */
@@ -36574,7 +36326,7 @@ static void coll__fiber_main(unsigned high, unsigned low)
 #if defined(COLL__SIM_ASAN)
     __sanitizer_finish_switch_fiber(NULL, &w->main_bottom, &w->main_length);
 #endif
-    w->body(w->arg, r->place);
+    w->body(w->arg, r);
     r->state = COLL__SIM_FINISHED;
     w->fibers[r->place].is_over = true;
     w->live--;
@@ -36637,6 +36389,7 @@ static void coll__sim_strike_now(coll__sim *w, coll__sim_strike *s)
     for (int i = 0; i < w->size && !s->is_over; i++)
         if (w->ranks[i].place == s->fault.rank)
             coll__sim_strike_rank(&w->ranks[i], s->fault.kind == COLL_SIM_KILL, s->fault.time);
+    if (w->fibers && !w->fibers[s->fault.rank].newest) w->fibers[s->fault.rank].is_over = true;
     s->is_over = true;
 }
 
@@ -36658,7 +36411,11 @@ static bool coll__sim_step(coll__sim *w)
     w->idle = e.kind == COLL__SIM_POLL ? w->idle + 1 : 0;
     const uint64_t rank = e.kind <= COLL__SIM_DELIVER || e.kind == COLL__SIM_STRIKE ? 0 : (uint64_t)r->rank;
     w->order = (w->order ^ (uint64_t)e.kind ^ rank << 8) * UINT64_C(0x100000001b3);
-    if (e.kind <= COLL__SIM_DELIVER) coll__parcel_event(w, e.kind, (coll__parcel *)e.what);
+    coll__parcel *const p = e.kind <= COLL__SIM_DELIVER ? (coll__parcel *)e.what : NULL;
+    if (p && p->is_cancelled) coll__parcel_give(w, p);
+    else if (e.kind == COLL__SIM_INJECT) coll__parcel_leave(w, p, w->now);
+    else if (e.kind == COLL__SIM_ARRIVE) coll__parcel_arrive(w, p);
+    else if (p) coll__parcel_deliver(w, p);
     else if (is_turn) coll__fiber_enter(r);
     else if (e.kind == COLL__SIM_LEFT) coll__sim_left(r);
     else if (e.kind == COLL__SIM_NOTICE) coll__sim_notice(w, r);
@@ -36714,8 +36471,8 @@ static bool coll__fibers_make(coll__sim *w)
 #elif defined(COLL__SIM_TSAN)
     w->scheduler.tsan = __tsan_get_current_fiber();
 #endif
-    const size_t guard = w->size <= COLL__GUARD_MOST ? page : 0;
-    for (int i = 0; i < w->size; i++)
+    const size_t guard = w->places <= COLL__GUARD_MOST ? page : 0;
+    for (int i = 0; i < w->places; i++)
         if (!coll__fiber_make(w, &w->fibers[i], w->stacks + (size_t)i * each, guard)) return false;
     return true;
 }
@@ -36726,27 +36483,32 @@ static void coll__sim_wind_up(coll__sim *w)
 {
     for (int i = 0; i < w->places; i++) {
         const coll__fiber *f = &w->fibers[i];
-        if (!f->is_over && !f->migration && f->role->state == COLL__SIM_SUSPENDED) coll__fiber_enter(f->role);
+        if (!f->is_over && !f->migration && f->role && f->role->state == COLL__SIM_SUSPENDED) coll__fiber_enter(f->role);
     }
+}
+
+/* The fiber of a rank begins at its time. */
+static void coll__fiber_begin(coll__sim_rank *r)
+{
+    coll__fiber_suspend(r);
+    r->world->fibers[r->place].newest = r;
+    r->wake_at = r->clock;
+    coll__sim_push(r->world, COLL__SIM_RUN, r->clock, r, r->generation);
 }
 
 /* Runs body(arg, rank) as a fiber for every rank, until each has returned, or was killed or stopped.  The caller then closes what
  * those have left open, while their stacks exist, and calls coll__sim_run_end. */
-static coll_status coll__sim_run(coll__sim *w, void (*body)(void *arg, int rank), void *arg)
+static coll_status coll__sim_run(coll__sim *w, void (*body)(void *arg, coll__sim_rank *rank), void *arg)
 {
     w->holders++;
     if (!coll__fibers_make(w)) return COLL_ERR_MEMORY;
     w->body = body;
     w->arg = arg;
     w->live = w->size;
-    for (int i = 0; i < w->size; i++) {
-        coll__fiber_suspend(&w->ranks[i]);
-        w->fibers[i].newest = &w->ranks[i];
-        w->ranks[i].wake_at = 0;
-        coll__sim_push(w, COLL__SIM_RUN, 0, &w->ranks[i], w->ranks[i].generation);
-    }
+    for (int i = 0; i < w->size; i++) coll__fiber_begin(&w->ranks[i]);
     while (w->live > 0) {
         const uint64_t limit = UINT64_C(100000) + 100 * (uint64_t)w->live;
+        if (w->waiting == w->live) coll__sim_end(w, &(coll_failure){ COLL_ERR_ABORTED, -1, "its ranks are in another world" });
         if (w->failure.status != COLL_OK) {
             coll__sim_wind_up(w);
             if (w->live > 0) coll__sim_migration_go(w);
@@ -36781,7 +36543,10 @@ static void coll__sim_run_end(coll__sim *w)
  * or are cut off; it reports a later fault after the detection time.  No rank continues before all have an outcome.
  *
  * The next world replaces the previous one: with the same places, stacks, NICs and pending faults, but its own ranks, lanes and
- * failure.  Worlds follow one another: of several lists of ranks, as derived communicators have them, only one can continue. */
+ * failure.  Newcomers that the ranks have agreed on begin in it, behind the others.  Worlds follow one another: of several lists
+ * of ranks, as derived communicators have them, only one can continue.
+ *
+ * A world in which all ranks wait to continue ends, too (coll_grow). */
 #ifndef COLL_SIM_SHRINK_H
 #define COLL_SIM_SHRINK_H
 
@@ -36793,6 +36558,7 @@ typedef struct coll__sim_migration {
     int             count, me, timeout_ms;        /* me: its place in the list                                */
     bool            is_listed;                    /* its list is the one that continues                       */
     bool            is_done;                      /* it has its outcome                                       */
+    uint64_t        newcomers;                    /* the hash of their table, of a coll_grow; 0: none         */
     coll_survivors *out;
     coll_failure   *failure;
 } coll__sim_migration;
@@ -36815,6 +36581,58 @@ static void coll__sim_strikes_due(coll__sim *w)
     }
 }
 
+/* ---- >>newcomers: fibers that have not begun (core/session/coll_grow.h) ---- */
+
+enum { COLL__SIM_NEWCOMER = 8 };                  /* bytes of one in a table: its place, and its order        */
+
+static int coll__sim_waiting(void *context, int wanted, int wait_ms)
+{
+    const coll__sim *const w = ((const coll__sim_rank *)context)->world;
+    int count = 0;
+
+    (void)wanted, (void)wait_ms;
+    for (int i = 0; w->fibers && i < w->places; i++) count += !w->fibers[i].newest && !w->fibers[i].is_over;
+    return count;
+}
+
+static coll__orders coll__sim_orders(const coll__sim *w) { return (coll__orders){ &w->ranks[0].order, sizeof *w->ranks }; }
+
+static unsigned char *coll__sim_newcomers(void *context, int count, const int *places, size_t *length)
+{
+    coll__sim_rank *const r = (coll__sim_rank *)context;
+    const coll__sim *const w = r->world;
+    const bool lives = coll__sim_waiting(context, 0, 0) >= count;     /* some may have been killed since      */
+    int from = 0, at = 0, place = 0;
+
+    *length = (size_t)count * COLL__SIM_NEWCOMER;
+    coll__give(r->newcomers);
+    r->newcomers = count > 0 ? (unsigned char *)coll__take(coll__like(w), *length) : NULL;
+    r->newcomer_count = r->newcomers ? count : 0;
+    for (int i = 0; i < r->newcomer_count; i++) {
+        while (w->fibers[from].newest || (lives && w->fibers[from].is_over)) from++;
+        if (places) place = coll__order_next(coll__sim_orders(w), w->size, places, &at, place) + 1;
+        coll__put32(r->newcomers + i * COLL__SIM_NEWCOMER, (uint32_t)from++);
+        coll__put32(r->newcomers + i * COLL__SIM_NEWCOMER + 4, (uint32_t)place);
+    }
+    return r->newcomers;
+}
+
+/* They begin behind the others, which were these ranks of `before`.  One that was killed since is detected as any rank. */
+static void coll__sim_newcomers_begin(coll__sim *w, const coll__sim_rank *giver, const int *ranks, int before)
+{
+    for (int i = 0; i < giver->newcomer_count; i++) {
+        const unsigned char *const told = giver->newcomers + i * COLL__SIM_NEWCOMER;
+        coll__sim_rank *const r = &w->ranks[w->voters + i];
+        coll__sim_rank_init(w, r, w->voters + i, (int)coll__get32(told));
+        r->order = coll__get32(told + 4);
+        r->clock = w->now + w->config.latency;
+        r->state = COLL__SIM_KILLED;
+        if (w->fibers[r->place].is_over) coll__sim_push(w, COLL__SIM_NOTICE, r->clock + w->config.detection, r, 0);
+        else w->live++, coll__fiber_begin(r);
+    }
+    coll__orders_arrange(coll__sim_orders(w), w->voters, w->size, ranks, before);
+}
+
 /* ---- >>the decision ---- */
 
 enum { COLL__SIM_GRACE_S = 10 };
@@ -36825,7 +36643,7 @@ typedef struct coll__sim_voter {
     coll__consensus consensus;
     double   next_note, ended;                    /* earliest time of its next note; time of its outcome, 0: none yet */
     int64_t  tick_at;                             /* ns                                                       */
-    uint32_t ticks, slot;                         /* number of the only tick that counts; slot at the begin   */
+    uint32_t ticks, slot, order;                  /* number of the only tick that counts; slot at the begin; of its rank */
     double   struck_at;                           /* killed or stopped meanwhile; never: it is not            */
 } coll__sim_voter;
 
@@ -36930,6 +36748,7 @@ static void coll__sim_voter_strike(coll__sim_agreement *a, coll__sim_strike *s)
         v->struck_at = s->fault.time;
         v->who->role->state = s->fault.kind == COLL_SIM_KILL ? COLL__SIM_KILLED : COLL__SIM_STOPPED;
         w->fibers[s->fault.rank].migration = NULL;
+        w->waiting--;
         w->fibers[s->fault.rank].is_over = true;
         w->live--;
         a->open -= v->slot == a->slot;
@@ -36998,8 +36817,9 @@ static void coll__sim_voters_begin(coll__sim_agreement *a)
             if (k == i || coll__sim_are_apart(a, i, k)) coll__consensus_down(&v->consensus, k);
             else coll__consensus_up(&v->consensus, k);
         const coll__sim_migration *m = v->who;
-        coll__consensus_begin(&v->consensus, m->out->is_agree ? COLL__DECIDES_FLAGS : COLL__DECIDES_GO_ON, m->out->flags, now,
-                              grace, m->timeout_ms > 0 ? now + (int64_t)m->timeout_ms * COLL__MS : coll__never);
+        coll__consensus_begin(&v->consensus, m->out->is_agree ? COLL__DECIDES_FLAGS : COLL__DECIDES_GO_ON,
+                              m->out->is_agree ? m->out->flags : m->newcomers, now, grace,
+                              m->timeout_ms > 0 ? now + (int64_t)m->timeout_ms * COLL__MS : coll__never);
         for (int k = 0; k < a->count; k++) coll__consensus_lost(&v->consensus, k);
     }
     for (int i = 0; i < a->count; i++) if (coll__sim_takes_part(&a->voters[i])) coll__sim_voter_advance(a, i);
@@ -37007,19 +36827,28 @@ static void coll__sim_voters_begin(coll__sim_agreement *a)
 
 /* ---- >>the next world ---- */
 
-/* The rank of a member in the next world.  One that was killed meanwhile is detected there. */
-static void coll__sim_rank_reborn(coll__sim *w, coll__sim_rank *r, coll__sim_voter *v, int rank, const unsigned char *members)
+/* Does a member know the newcomers that the others have agreed on? */
+static bool coll__sim_goes_on(const coll__sim_voter *v)
 {
+    return coll__sim_takes_part(v) && v->consensus.role == COLL__CONSENSUS_DECIDED
+        && (!v->consensus.past.flags || v->consensus.past.flags == v->who->newcomers);
+}
+
+/* The rank of a member in the next world, in which `ranks` are these.  One that was killed meanwhile is detected there. */
+static void coll__sim_rank_reborn(coll__sim_rank *r, coll__sim_voter *v, const int *ranks, int count)
+{
+    coll__sim *w = r->world;
     coll__sim_migration *e = v->who;
 
-    coll__sim_rank_init(w, r, rank, e->role->place);
     r->before = e->role;
     r->calls = e->role->calls;
     r->clock = v->ended;
-    if (coll__sim_takes_part(v) && v->consensus.role == COLL__CONSENSUS_DECIDED) {
+    if (coll__sim_goes_on(v)) {
         w->fibers[r->place].newest = r;
         w->holders++;
-        coll__survivors_in(members, e->ranks, e->count, e->me, e->out);
+        memcpy(e->out->ranks, ranks, (size_t)count * sizeof *ranks);
+        e->out->count = count;
+        e->out->rank = r->rank;
         e->out->context = r;
         return;
     }
@@ -37028,32 +36857,53 @@ static void coll__sim_rank_reborn(coll__sim *w, coll__sim_rank *r, coll__sim_vot
     if (r->state == COLL__SIM_KILLED) coll__sim_push(w, COLL__SIM_NOTICE, r->clock + w->config.detection, r, 0);
 }
 
-/* Replaces this world by the next one, of the members that `decided` knows.  Returns false: no memory. */
+/* Who continues: members[i] is the place in the list of the next rank i, and ranks[i] its rank.  Behind a world of newcomers the
+ * ranks may have another order (coll_replace). */
+static int coll__sim_members(const coll__sim_agreement *a, const coll__consensus *decided, int *members, int *ranks)
+{
+    int count = 0;
+
+    for (int i = 0; i < a->count; i++) if (coll__place_in(decided->past.members, i)) members[count++] = i;
+    coll__orders_sort((coll__orders){ &a->voters[0].order, sizeof *a->voters }, members, count);
+    for (int i = 0; i < count; i++) ranks[i] = a->voters[members[i]].who->role->rank;
+    return count;
+}
+
+/* Replaces this world by the next one, of the members that `decided` knows, and of newcomers.  Returns false: no memory. */
 static bool coll__sim_rebirth(coll__sim *w, coll__sim_agreement *a, const coll__consensus *decided)
 {
-    const unsigned char *const members = decided->past.members;
-    const int count = coll__places_in(members, a->count);
     coll_failure *over = (coll_failure *)coll__sim_chunk(w, sizeof *over);
-    coll__sim_rank *fresh = (coll__sim_rank *)coll__sim_chunk(w, (size_t)count * sizeof *fresh);
+    int *const members = (int *)coll__sim_chunk(w, 2 * (size_t)a->count * sizeof *members), *const ranks = members + a->count;
+    const int count = members ? coll__sim_members(a, decided, members, ranks) : 0;
+    const coll__sim_rank *giver = NULL;
 
-    if (!over || !fresh) return false;
+    for (int i = 0; i < count && !giver; i++)
+        if (decided->past.flags && coll__sim_goes_on(&a->voters[members[i]])) giver = a->voters[members[i]].who->role;
+    const int all = count + (giver ? giver->newcomer_count : 0);
+    const bool keeps_order = w->voters < w->size && !giver;
+    coll__sim_rank *fresh = (coll__sim_rank *)coll__sim_chunk(w, (size_t)all * sizeof *fresh);
+    if (!over || !members || !fresh) return false;
     *over = w->failure;
     for (int i = 0; i < w->size; i++) {
         w->ranks[i].over = over;
         w->ranks[i].has_news = false;
     }
+    const int before = w->size;
     w->ranks = fresh;
-    w->size = count;
+    w->size = all;
+    w->voters = count;
     w->failure = (coll_failure){ COLL_OK, -1, "" };
     *w->hint = '\0';
     w->left_count = w->unseen = 0;
     w->has_parted = false;
     w->turns = w->idle = 0;
-    for (int i = 0, rank = 0; i < a->count; i++) {
-        if (!coll__place_in(members, i)) continue;
-        coll__sim_rank_reborn(w, &fresh[rank], &a->voters[i], rank, members);
-        rank++;
+    for (int i = 0; i < count; i++) {
+        coll__sim_voter *v = &a->voters[members[i]];
+        coll__sim_rank_init(w, &fresh[i], i, v->who->role->place);
+        if (keeps_order) fresh[i].order = v->who->role->order;
+        coll__sim_rank_reborn(&fresh[i], v, ranks, count);
     }
+    if (giver) coll__sim_newcomers_begin(w, giver, ranks, before);
     coll__sim_strikes_due(w);
     return true;
 }
@@ -37083,6 +36933,7 @@ static bool coll__sim_outcomes(coll__sim *w, coll__sim_agreement *a)
         else if (v->consensus.role == COLL__CONSENSUS_TOO_FEW) coll__failed_too_few(m->failure, v->consensus.counted, a->count);
         else if (m->out->is_agree && v->consensus.past.kind == COLL__DECIDES_GO_ON) coll__failed_over(m->failure);
         else if (m->out->is_agree) coll__survivors_in(v->consensus.past.members, m->ranks, m->count, m->me, m->out);
+        else if (!coll__sim_goes_on(v)) coll__failed_given_up(m->failure);
         m->out->flags = v->consensus.past.flags;
     }
     return !decided || coll__sim_rebirth(w, a, decided);
@@ -37105,6 +36956,7 @@ static bool coll__sim_decide(coll__sim *w, const coll__sim_migration *lead)
         v->who = m;
         v->consensus = *(coll__consensus *)m->out->known->kept;
         v->slot = v->consensus.slot;
+        v->order = m->role->order;
         if (a.open == 0 || v->slot < a.slot) a.open = 0, a.slot = v->slot;
         a.open += v->slot == a.slot;
     }
@@ -37140,6 +36992,7 @@ static void coll__sim_migration_go(coll__sim *w)
         if (!e || (has_memory && e->is_listed && !e->is_done)) continue;
         if (!has_memory) coll__set_failure(e->failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", e->count);
         w->fibers[i].migration = NULL;
+        w->waiting--;
         if (w->failure.status == COLL_OK) coll__sim_push(w, COLL__SIM_RUN, e->role->clock, e->role, e->role->generation);
     }
 }
@@ -37153,6 +37006,7 @@ static coll__consensus *coll__sim_consensus(coll__sim *w, coll_decisions *known,
         known->kept = c = (coll__consensus *)coll__take_zeros(coll__like(w), 1, sizeof *c + coll__consensus_memory(count));
         if (c) coll__consensus_open(c, c + 1, count, me);
     }
+    if (c && count == w->size) c->voters = w->voters;
     if (c) coll__consensus_learn(c, known);
     return c;
 }
@@ -37173,7 +37027,9 @@ static coll_status coll__sim_shrink(void *context, const int *ranks, int count, 
     while (ranks[e.me] != r->rank) e.me++;
     if (!coll__sim_consensus(w, out->known, count, e.me))
         return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
+    if (count == w->size) e.newcomers = coll__newcomers_hash(r->newcomers, (size_t)r->newcomer_count * COLL__SIM_NEWCOMER);
     w->fibers[r->place].migration = &e;
+    w->waiting++;
     coll__fiber_suspend(r);
     coll__fiber_leave(r, false);
     if (failure->status == COLL_OK && !out->is_agree) w->running = (coll__sim_rank *)out->context;
@@ -37206,7 +37062,7 @@ static bool coll__sim_rank_of(const char **at, int size, int *out)
     return true;
 }
 
-/* kill=3@120   stop=3@1.5ms   cut=4-7@1ms   lose=2>1@5   late=2>1@5+3ms   pieces=2>1   (no @: all messages)   slow=3:0.5@1ms */
+/* kill=3@120   stop=3@1.5ms   cut=4-7@1ms   lose=2>1@5   late=2>1@5+3ms   (no @: all messages)   slow=3:0.5@1ms */
 static bool coll__sim_read_fault(coll_sim_fault *f, const char **at, int size)
 {
     bool is_time = false;
@@ -37292,7 +37148,6 @@ static const coll__word coll__sim_words[] = {
     COLL__SIM_FAULT("cut",    "ranks and a time, like 4-7@1ms", COLL_SIM_CUT),
     COLL__SIM_FAULT("lose",   "from a rank to a rank, and which message, like 2>1@5", COLL_SIM_LOSE),
     COLL__SIM_FAULT("late",   "from a rank to a rank, which message, and by how much, like 2>1@5+3ms", COLL_SIM_LATE),
-    COLL__SIM_FAULT("pieces", "from a rank to a rank, like 2>1", COLL_SIM_PIECES),
     COLL__SIM_FAULT("slow",   "a rank and the part of its network that is left, like 3:0.5, or 3:0.5@1ms", COLL_SIM_SLOW),
     { .name = NULL }
 };
@@ -37355,22 +37210,19 @@ static coll_status coll__sim_settle(coll__sim_settings *s, const coll_sim *given
 /* ---- transports/coll_sim.h, continued ---- */
 /* ---- >>deadlock ---- */
 
-/* Ranks that wait, and two of them in different calls of the same number, if there are any. */
-static int coll__sim_waiting(const coll__sim *w, unsigned char *is_waiting, int *one, int *other)
+/* Has a rank made another call of the number of one in which a rank has waited?  Large worlds have no records. */
+static bool coll__sim_disagrees(const coll__sim *w, coll_failure *failure)
 {
-    int count = 0, first = -1;
-
-    *one = *other = -1;
     for (int i = 0; i < w->size; i++) {
-        const coll__sim_rank *r = &w->ranks[i];
-        if (r->has_closed || (w->fibers ? r->state != COLL__SIM_SUSPENDED : r->recvs == NULL && r->sends == NULL)) continue;
-        is_waiting[i] = 1;
-        count++;
-        if (!r->has_head || coll__kind_is_message((coll_kind)r->head[12])) continue;
-        if (first < 0) first = i;
-        else if (*other < 0 && coll__heads_disagree(w->ranks[first].head, r->head)) *one = first, *other = i;
+        const unsigned char *const head = w->ranks[i].head;
+        if (coll__get32(head + 8) == 0 || (i > 0 && !memcmp(w->ranks[i - 1].head, head, COLL_HEAD_LENGTH))) continue;
+        for (int k = 0; k < w->size; k++) {
+            const coll__sim_rank *r = &w->ranks[k];
+            if (!r->has_closed && coll__recorded_disagrees(failure, r->session, head, i)) return true;
+            if (coll__heads_disagree(head, r->head)) return coll__failed_mismatch(failure, head, i, r->head, k) < 0;
+        }
     }
-    return count;
+    return false;
 }
 
 /* " in allreduce #3 of 8 x f32 (sum) for ranks 1, 2": where a rank waits. */
@@ -37379,7 +37231,7 @@ static void coll__sim_describe_wait(const coll__sim_rank *r, unsigned char *is_a
     char who[40] = "", call[COLL__CALL_ROOM] = "";
     int count = 0;
 
-    if (r->has_head) coll__head_describe(r->head, call, sizeof call);
+    if (coll__get16(r->head)) coll__head_describe(r->head, call, sizeof call);
     coll__print(text, room, "%s%s", *call ? " in " : "", call);
     memset(is_awaited, 0, (size_t)r->world->size);
     for (const coll__lane *lane = r->recvs; lane; lane = lane->to_next) {
@@ -37390,6 +37242,17 @@ static void coll__sim_describe_wait(const coll__sim_rank *r, unsigned char *is_a
     coll__append_ranks(who, sizeof who, is_awaited, r->world->size);
     if (strlen(who) + 1 == sizeof who) coll__append(text, room, " for %d others", count);
     else if (count > 0) coll__append(text, room, count == 1 ? " for rank %s" : " for ranks %s", who);
+}
+
+/* Ends the world.  At a time limit of rank `by` calls that differ are the cause, and a rank that waits in the same one is not. */
+static void coll__sim_end_by(coll__sim *w, int by, const coll_failure *cause)
+{
+    coll_failure own = *cause, differs = { COLL_OK, -1, "" };
+    const bool differ = cause->status == COLL_ERR_TIMEOUT && coll__sim_disagrees(w, &differs);
+
+    if (cause->rank >= 0 && w->ranks[cause->rank].state < COLL__SIM_FINISHED)
+        coll__excuse(&own, w->ranks[cause->rank].head, w->ranks[by].head);
+    coll__sim_end(w, differ ? &differs : &own);
 }
 
 /* A rank waits, and no event is left.  First all waiting ranks are woken, once: a peer may have freed the communicator. */
@@ -37404,10 +37267,14 @@ static void coll__sim_stuck(coll__sim *w)
     unsigned char *is_waiting = (unsigned char *)coll__take_zeros(coll__like(w), (size_t)w->size, 1);
     coll_failure failure = { COLL_OK, -1, "" };
     char who[48] = "the ranks", when[32] = "", what[128] = "";
-    int one = -1, other = -1, first = 0;
+    int first = 0, count = 0;
 
     coll__append_time(when, sizeof when, w->now);
-    const int count = is_waiting ? coll__sim_waiting(w, is_waiting, &one, &other) : 0;
+    for (int i = 0; is_waiting && i < w->size; i++) {
+        const coll__sim_rank *r = &w->ranks[i];
+        is_waiting[i] = !r->has_closed && (w->fibers ? r->state == COLL__SIM_SUSPENDED : r->recvs || r->sends);
+        count += is_waiting[i];
+    }
     if (count > 0) {
         coll__print(who, sizeof who, count == 1 ? "rank " : "ranks ");
         coll__append_ranks(who, sizeof who, is_waiting, w->size);
@@ -37416,15 +37283,12 @@ static void coll__sim_stuck(coll__sim *w)
         coll__sim_describe_wait(&w->ranks[first], is_waiting, what, sizeof what);
     }
     coll__give(is_waiting);
-    if (other >= 0) coll__failed_mismatch(&failure, w->ranks[one].head, one, w->ranks[other].head, other);
-    else coll__set_failure(&failure, COLL_ERR_TIMEOUT, -1, "nothing can move any more at %s: %s wait%s", when, who,
-                           count == 1 ? "s" : "");
-    if (other < 0 && *what) {
-        if (count > 1) coll__append(failure.text, sizeof failure.text, " (rank %d%s)", first, what);
-        else coll__append(failure.text, sizeof failure.text, "%s", what);
-    }
-    if (other < 0 && *w->hint) coll__append(failure.text, sizeof failure.text, "; %s", w->hint);
-    coll__sim_end(w, &failure);
+    coll__set_failure(&failure, COLL_ERR_TIMEOUT, -1, "nothing can move any more at %s: %s wait%s", when, who,
+                      count == 1 ? "s" : "");
+    if (*what && count > 1) coll__append(failure.text, sizeof failure.text, " (rank %d%s)", first, what);
+    else coll__append(failure.text, sizeof failure.text, "%s", what);
+    if (*w->hint) coll__append(failure.text, sizeof failure.text, "; %s", w->hint);
+    coll__sim_end_by(w, 0, &failure);
 }
 
 /* ---- >>calls of a rank ---- */
@@ -37522,7 +37386,7 @@ static const coll_failure *coll__sim_fail(void *context, const coll_failure *cau
                     r->state == COLL__SIM_KILLED ? "killed" : "stopped");
         return &w->death;
     }
-    if (cause && !r->over) coll__sim_end(w, cause);
+    if (cause && !r->over) coll__sim_end_by(w, r->rank, cause);
     return coll__sim_end_of(r)->status != COLL_OK ? coll__sim_end_of(r) : NULL;
 }
 
@@ -37544,9 +37408,7 @@ static bool coll__sim_has_left(const void *context, int peer)
 
 static void coll__sim_report_stall(void *context, const unsigned char *head)
 {
-    coll__sim_rank *r = (coll__sim_rank *)context;
-    memcpy(r->head, head, COLL_HEAD_LENGTH);
-    r->has_head = true;
+    memcpy(((coll__sim_rank *)context)->head, head, COLL_HEAD_LENGTH);
 }
 
 static void coll__sim_watch(void *context, coll__session *session) { ((coll__sim_rank *)context)->session = session; }
@@ -37617,6 +37479,8 @@ static void coll__sim_close(void *context)
 
     coll__sim_withdraw(r);
     coll__sim_seen(r);
+    coll__give(r->newcomers);
+    r->newcomers = NULL;
     r->has_closed = true;
     if (coll__sim_end_of(r)->status == COLL_OK && r->state < COLL__SIM_KILLED)
         coll__sim_push(w, COLL__SIM_LEFT, coll__later(r->clock, w->now) + w->config.latency, r, 0);
@@ -37631,7 +37495,7 @@ static void coll__sim_numbers(const coll__sim *w, coll__numbers *n)
     double most = c->seconds_per_byte;
 
     for (int i = 0; c->fault_count > 0 && i < hosts; i++) most = coll__later(most, coll__sim_per_byte(w, i, 0));
-    n->link = n->nominal = (coll__link){ c->latency, c->overhead, most, c->seconds_per_byte_reduced, 0 };
+    n->link = (coll__link){ c->latency, c->overhead, most, c->seconds_per_byte_reduced, 0 };
     if (c->hosts_per_site > 0) n->far = (coll__far){ c->far_latency, c->far_seconds_per_byte };
     n->origin = COLL__BY_SIMULATION;
     n->shares.count = 0;
@@ -37639,16 +37503,18 @@ static void coll__sim_numbers(const coll__sim *w, coll__numbers *n)
         coll__rates_add(&n->shares, i * c->ranks_per_host, coll__rate_in(most / coll__sim_per_byte(w, i, 0)));
 }
 
-/* A world of `size` ranks; the caller holds it until coll__sim_release.  All defaults of `config` are filled in. */
-static coll__sim *coll__sim_open(const coll_allocator *memory, int size, const coll_sim *config)
+/* A world of `size` ranks, and `spares` that may join; the caller holds it until coll__sim_release.  All defaults of `config` are
+ * filled in. */
+static coll__sim *coll__sim_open(const coll_allocator *memory, int size, int spares, const coll_sim *config)
 {
-    const size_t n = (size_t)size, faults = (size_t)config->fault_count;
+    const size_t n = (size_t)size + (size_t)spares, faults = (size_t)config->fault_count;
     coll__sim *w = (coll__sim *)coll__allocate(memory, sizeof *w);
 
     if (!w) return NULL;
     w->config = *config;
     w->config.faults = NULL;                      /* copied; the caller's may be freed                        */
-    w->size = w->places = size;
+    w->size = w->voters = size;
+    w->places = (int)n;
     w->holders = 1;
     w->failure.rank = w->death.rank = -1;
     w->ranks = (coll__sim_rank *)coll__sim_chunk(w, n * sizeof *w->ranks);
@@ -37688,29 +37554,63 @@ static const coll_transport coll__sim_transport = {
     .describe = coll__sim_describe,
 };
 
-static const coll__internals coll__sim_internals = {
-    .part = coll__sim_part, .watch = coll__sim_watch, .has_freed = coll__sim_has_freed
+static bool coll__sim_enter(void *context, coll__opened *out, coll_status *status);
+
+static const coll__elastic coll__sim_elastic = {
+    .waiting = coll__sim_waiting, .table = coll__sim_newcomers, .enter = coll__sim_enter
 };
+
+static const coll__internals coll__sim_internals = {
+    .part = coll__sim_part, .watch = coll__sim_watch, .has_freed = coll__sim_has_freed,
+    .elastic = COLL__SHRINKS(&coll__sim_elastic)
+};
+
+/* A rank of the first world, or of the first one of newcomers; the caller holds it. */
+static coll__opened coll__sim_opened(coll__sim_rank *r, const coll__settings *s)
+{
+    const coll__sim *const w = r->world;
+    const int each = w->voters == w->size ? w->config.ranks_per_host : w->size, from = r->rank / each * each;
+    coll__opened o = coll__opened_as(&coll__sim_transport, r, r->rank, w->size, s);
+    int local_rank = 0, local_size = 0;
+
+    for (int i = from; i < w->size && i < from + each; i++) {
+        if (coll__sim_host_of(r, i) != coll__sim_host_of(r, r->rank)) continue;
+        local_size++;
+        local_rank += i < r->rank;
+    }
+    coll__opened_at(&o, local_rank, local_size);
+    o.internals = &coll__sim_internals;
+    o.spin_us = -1;                               /* nothing happens while a rank spins                       */
+    o.is_synchronous = w->config.capacity < 0;
+    if (s->numbers.origin == COLL__BY_DEFAULT) coll__sim_numbers(w, &o.numbers);
+    return o;
+}
+
+static bool coll__sim_enter(void *context, coll__opened *out, coll_status *status)
+{
+    coll__sim_rank *const r = (coll__sim_rank *)context;
+
+    *status = COLL_OK;
+    if (r->world->voters == r->world->size) return false;
+    *out = coll__sim_opened(r, r->world->settings);
+    return true;
+}
 
 static coll_status coll__sim_open_ranks(const coll__settings *s, int count, coll__opened *out)
 {
     coll__sim_settings sim;
-    const coll_sim *const c = &sim.config;
-    const coll_status status = coll__sim_settle(&sim, s->config.sim, count);
+    const int spares = s->config.elastic > 0 ? s->config.elastic : 0;
+    const coll_status status = coll__sim_settle(&sim, s->config.sim, count + spares);
 
     if (status < 0) return status;
-    coll__sim *world = coll__sim_open(s->config.allocator, count, c);
-    if (!world) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d simulated ranks", count);
+    coll__sim *world = coll__sim_open(s->config.allocator, count, spares, &sim.config);
+    if (world && spares) world->settings = (coll__settings *)coll__sim_chunk(world, sizeof *world->settings);
+    if (world && spares && !world->settings) coll__sim_release(world), world = NULL;
+    if (!world) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d simulated ranks", count + spares);
+    if (spares) *world->settings = *s;
     for (int i = 0; i < count; i++) {
-        const int local_rank = i % c->ranks_per_host;
         world->holders++;
-        out[i] = coll__opened_as(&coll__sim_transport, &world->ranks[i], i, count, s);
-        coll__opened_at(&out[i], local_rank, (int)coll__least((size_t)c->ranks_per_host, (size_t)(count - i + local_rank)));
-        out[i].internals = &coll__sim_internals;
-        out[i].spin_us = -1;                      /* nothing happens while a rank spins                       */
-        out[i].is_synchronous = c->capacity < 0;
-        if (s->numbers.origin != COLL__BY_DEFAULT) continue;
-        coll__sim_numbers(world, &out[i].numbers);
+        out[i] = coll__sim_opened(&world->ranks[i], s);
     }
     coll__sim_release(world);
     return COLL_OK;
@@ -37718,7 +37618,19 @@ static coll_status coll__sim_open_ranks(const coll__settings *s, int count, coll
 
 /* ---- >>spawn: ranks are fibers of the calling thread ---- */
 
-static void coll__sim_body(void *arg, int rank) { (void)coll__worker_main((coll__worker *)arg + rank); }
+static void coll__sim_body(void *arg, coll__sim_rank *r)
+{
+    coll__worker *const worker = (coll__worker *)arg + r->place;
+    coll_status status = COLL_OK;
+
+    if (COLL__HAS_SHRINK && !worker->comm) {      /* it joins                                                 */
+        const coll__opened opened = coll__sim_opened(r, r->world->settings);
+        r->world->holders++;
+        worker->comm = coll__comm_new(&opened, r->world->settings);
+        status = worker->comm ? coll__join_inside(&worker->comm) : COLL_ERR_MEMORY;
+    }
+    if (status == COLL_OK) (void)coll__worker_main(worker);
+}
 
 /* Frees what killed and stopped ranks have left open: communicators of each of their worlds, and derived ones. */
 static void coll__sim_bury(coll__sim *w)
@@ -37739,11 +37651,19 @@ static void coll__sim_bury(coll__sim *w)
 static coll_status coll__sim_spawn(int count, coll__worker *workers)
 {
     coll__sim *world = ((coll__sim_rank *)workers[0].comm->session->context)->world;
-    const bool has_run = coll__sim_run(world, coll__sim_body, workers) == COLL_OK;
+    const int places = world->places;
+    coll__worker *const all = (coll__worker *)coll__take(coll__like(world), (size_t)places * sizeof *all);
 
+    for (int i = 0; all && i < places; i++) {
+        all[i] = workers[i < count ? i : 0];
+        if (i >= count) all[i].comm = NULL;
+    }
+    const bool has_run = all && coll__sim_run(world, coll__sim_body, all) == COLL_OK;
     if (has_run) coll__sim_bury(world);
     for (int i = 0; i < count && !has_run; i++) coll__comm_close(workers[i].comm);
-    coll__sim_run_end(world);
+    for (int i = 0; i < places && has_run; i++) if (all[i].result && !workers[0].result) workers[0].result = all[i].result;
+    if (all) coll__sim_run_end(world);
+    coll__give(all);
     return has_run ? COLL_OK : coll__start_failed(COLL_ERR_MEMORY, "no memory for the stacks of %d ranks", count);
 }
 
@@ -37777,16 +37697,6 @@ COLL_API double coll_sim_time(const coll_comm *comm)
 COLL__FOR_SPEED
 /* ---- transports/coll_mpi.h ---- */
 /* coll_mpi.h - ranks started by MPI: the engine over messages of MPI, and MPI's own collectives where they are correct.
- *
- *   mpi/coll_mpi_world.h      the state of a rank: communicators, streams, pending operations of MPI
- *   mpi/coll_mpi_p2p.h   messages
- *   mpi/coll_mpi_control.h      what ranks send besides them
- *   mpi/coll_mpi_forms.h      which of MPI's two forms a collective uses
- *   mpi/coll_mpi_group.h      communicators of MPI for derived communicators
- *   mpi/coll_mpi_selection.h      which calls MPI carries out, and which the engine: the table
- *   mpi/coll_mpi_native.h     whole collectives
- *   mpi/coll_mpi_fail.h       agreement on the first failure
- *   this file                 progress, opening and closing, the transport's functions
  *
  * The program's communicator is used only to create three others: one for messages, one for collectives, and one from which
  * others are created.  So neither tags nor orders conflict with the program's.  All have MPI_ERRORS_RETURN.
@@ -37852,9 +37762,6 @@ typedef struct coll__mpi_note {
     unsigned char head[COLL_HEAD_LENGTH];
 } coll__mpi_note;
 
-/* A note that is being sent to one or more ranks. */
-typedef struct coll__mpi_parcel { int left; coll__mpi_note note; } coll__mpi_parcel;
-
 typedef enum coll__mpi_kind {
     COLL__MPI_SENDS_EAGER, COLL__MPI_SENDS_PART, COLL__MPI_SENDS_NOTE, COLL__MPI_LANDS, COLL__MPI_RECEIVES_PART, COLL__MPI_HEARS
 } coll__mpi_kind;
@@ -37865,7 +37772,7 @@ typedef struct coll__mpi_flight {
     int        peer, channel;                     /* LANDS                                                    */
     int        slot;                              /* SENDS_EAGER                                              */
     bool       is_over;
-    coll__mpi_parcel *parcel;                     /* SENDS_NOTE                                               */
+    coll__mpi_note *note;                         /* SENDS_NOTE                                               */
 } coll__mpi_flight;
 
 /* The form of a collective (coll_mpi_forms.h). */
@@ -38119,13 +38026,6 @@ static coll_status coll__mpi_recv(void *context, coll_xfer *x)
     return COLL_OK;
 }
 
-/* The body of a long message, whose head matched. */
-static void coll__mpi_receive_body(coll__mpi *mpi, coll_xfer *x)
-{
-    x->moved = 1;
-    if (coll__mpi_body(mpi, x, COLL__MPI_RECEIVES_PART)) coll__mpi_part_done(x);
-}
-
 /* An eager message has arrived. */
 static void coll__mpi_eager(coll__mpi *mpi, const coll__mpi_flight *flight, const MPI_Status *status)
 {
@@ -38149,8 +38049,10 @@ static void coll__mpi_eager(coll__mpi *mpi, const coll__mpi_flight *flight, cons
     memcpy(x->head, s->landing, COLL_HEAD_LENGTH);
     mpi->bytes_received += COLL_HEAD_LENGTH + (fits ? x->length : body);
     if (fits && body) memcpy(x->buffer, s->landing + COLL_HEAD_LENGTH, body);
-    if (fits && body < x->length) coll__mpi_receive_body(mpi, x);
-    else x->status = fits ? COLL_OK : COLL_ERR_MISMATCH;
+    if (fits && body < x->length) {               /* the body of a long message follows                       */
+        x->moved = 1;
+        if (coll__mpi_body(mpi, x, COLL__MPI_RECEIVES_PART)) coll__mpi_part_done(x);
+    } else x->status = fits ? COLL_OK : COLL_ERR_MISMATCH;
     coll__mpi_listen(mpi, flight->peer, flight->channel);
 }
 
@@ -38206,40 +38108,24 @@ static void coll__mpi_check_left(coll__mpi *mpi)
 #ifndef COLL_MPI_CONTROL_H
 #define COLL_MPI_CONTROL_H
 
-/* A new note for any number of ranks; NULL: no memory, and none is sent. */
-static coll__mpi_parcel *coll__mpi_note_new(const coll__mpi *mpi, coll__mpi_word word)
+/* Sends a copy of a note.  Without memory none is sent. */
+static void coll__mpi_note_send(coll__mpi *mpi, const coll__mpi_note *note, int rank)
 {
-    coll__mpi_parcel *parcel = (coll__mpi_parcel *)coll__allocate(coll__like(mpi), sizeof *parcel);
+    coll__mpi_note *const copy = (coll__mpi_note *)coll__take(coll__like(mpi), sizeof *copy);
+    const coll__mpi_flight flight = { .kind = COLL__MPI_SENDS_NOTE, .note = copy };
 
-    if (!parcel) return NULL;
-    parcel->left = 1;                             /* until all are addressed                                  */
-    parcel->note.word = (int32_t)word;
-    parcel->note.from = mpi->rank;
-    return parcel;
-}
-
-static void coll__mpi_parcel_done(coll__mpi_parcel *parcel)
-{
-    if (--parcel->left == 0) coll__give(parcel);
-}
-
-static void coll__mpi_note_send(coll__mpi *mpi, coll__mpi_parcel *parcel, int rank)
-{
-    const coll__mpi_flight flight = { .kind = COLL__MPI_SENDS_NOTE, .parcel = parcel };
-
-    if (coll__mpi_fly(mpi, &flight, &parcel->note, sizeof parcel->note, rank, COLL__MPI_TAG_NOTE)) parcel->left++;
+    if (!copy) return;
+    *copy = *note;
+    if (!coll__mpi_fly(mpi, &flight, copy, sizeof *copy, rank, COLL__MPI_TAG_NOTE)) coll__give(copy);
 }
 
 /* Sends a cause to one rank, or, -1, to all others. */
 static void coll__mpi_tell(coll__mpi *mpi, coll__mpi_word word, const coll_failure *cause, int rank)
 {
-    coll__mpi_parcel *parcel = coll__mpi_note_new(mpi, word);
+    const coll__mpi_note note = { .word = (int32_t)word, .from = mpi->rank, .failure = *cause };
 
-    if (!parcel) return;
-    parcel->note.failure = *cause;
     for (int i = 0; i < mpi->size; i++)
-        if (i != mpi->rank && (rank < 0 || i == rank) && !mpi->has_left[i]) coll__mpi_note_send(mpi, parcel, i);
-    coll__mpi_parcel_done(parcel);
+        if (i != mpi->rank && (rank < 0 || i == rank) && !mpi->has_left[i]) coll__mpi_note_send(mpi, &note, i);
 }
 
 /* Posts the receive of the next note. */
@@ -38253,14 +38139,13 @@ static void coll__mpi_hear(coll__mpi *mpi)
 /* This rank leaves: sends each other one the number of eager messages for it. */
 static void coll__mpi_say_bye(coll__mpi *mpi)
 {
+    coll__mpi_note note = { .word = COLL__MPI_BYE, .from = mpi->rank, .group = mpi->all.turn };
+
     for (int i = 0; i < mpi->size; i++) {
-        coll__mpi_parcel *parcel = i == mpi->rank || mpi->has_left[i] ? NULL : coll__mpi_note_new(mpi, COLL__MPI_BYE);
-        if (!parcel) continue;
+        if (i == mpi->rank || mpi->has_left[i]) continue;
         for (int channel = 0; channel < COLL_CHANNEL_COUNT; channel++)
-            parcel->note.counts[channel] = coll__mpi_stream_of(mpi, i, channel)->sent;
-        parcel->note.group = mpi->all.turn;
-        coll__mpi_note_send(mpi, parcel, i);
-        coll__mpi_parcel_done(parcel);
+            note.counts[channel] = coll__mpi_stream_of(mpi, i, channel)->sent;
+        coll__mpi_note_send(mpi, &note, i);
     }
 }
 
@@ -38501,19 +38386,12 @@ static void coll__mpi_member_left(coll__mpi_group *g, int i, uint64_t began)
     g->left_count++;
 }
 
-static int coll__mpi_member_of(const coll__mpi_group *g, int rank)
-{
-    for (int i = 0; i < g->count; i++) if ((g->ranks ? g->ranks[i] : i) == rank) return i;
-    return -1;
-}
-
 /* A rank has left a group.  Its members have created it: they were inside the same call. */
 static void coll__mpi_gone_from(coll__mpi *mpi, uint64_t id, int rank, uint64_t began)
 {
     coll__mpi_group *g = coll__mpi_group_of(mpi, id);
-    const int i = g ? coll__mpi_member_of(g, rank) : -1;
 
-    if (i >= 0) coll__mpi_member_left(g, i, began);
+    for (int i = 0; g && i < g->count; i++) if (g->ranks[i] == rank) coll__mpi_member_left(g, i, began);
 }
 
 /* ---- >>creation ---- */
@@ -38588,14 +38466,10 @@ static void *coll__mpi_group_make(void *context, uint64_t id, uint32_t number, c
 static void coll__mpi_group_say_gone(coll__mpi_group *g)
 {
     coll__mpi *mpi = g->mpi;
-    coll__mpi_parcel *parcel = coll__mpi_note_new(mpi, COLL__MPI_GONE);
+    const coll__mpi_note note = { .word = COLL__MPI_GONE, .from = mpi->rank, .group = g->id, .counts = { g->turn } };
 
-    if (!parcel) return;
-    parcel->note.group = g->id;
-    parcel->note.counts[0] = g->turn;
     for (int i = 0; i < g->count; i++)
-        if (i != g->me && !mpi->has_left[g->ranks[i]] && !g->left[i]) coll__mpi_note_send(mpi, parcel, g->ranks[i]);
-    coll__mpi_parcel_done(parcel);
+        if (i != g->me && !mpi->has_left[g->ranks[i]] && !g->left[i]) coll__mpi_note_send(mpi, &note, g->ranks[i]);
 }
 
 static void coll__mpi_ungroup(void *context, void *handle)
@@ -38675,17 +38549,6 @@ static MPI_Op coll__mpi_op(coll_op op)
         [COLL_LXOR] = MPI_LXOR
     };
     return op <= COLL_LXOR ? ops[op] : MPI_OP_NULL;
-}
-
-/* MPI's type for elements that are only moved: words of their size, or `*each` bytes. */
-static MPI_Datatype coll__mpi_word_type(size_t size, size_t *each)
-{
-    *each = 1;
-    if (size == 8) return MPI_UINT64_T;
-    if (size == 4) return MPI_UINT32_T;
-    if (size == 2) return MPI_UINT16_T;
-    *each = size;
-    return MPI_BYTE;
 }
 
 /* Flags that MPI can ignore.  A new flag uses messages until it is listed here.  Sums of integers are exact, and moves do not
@@ -38958,11 +38821,10 @@ static int coll__mpi_begin(coll__mpi_group *g, const coll_call *c)
 {
     const size_t unit = coll_type_size(c->type);
     const bool reduces = coll__kind_reduces(c->kind);
+    const size_t each = reduces ? 1 : unit;       /* elements that are only moved are bytes                   */
     coll__mpi_terms t = { .send = c->send, .recv = c->recv, .type = MPI_BYTE, .op = MPI_OP_NULL };
-    size_t each = 1;
 
     if (reduces) t.type = coll__mpi_number(c->type), t.op = coll__mpi_op(c->op);
-    else t.type = coll__mpi_word_type(unit, &each);
     t.count = (coll__mpi_int)((c->kind == COLL_SCATTERV ? c->recv_count : c->count) * each);
     COLL__ASSERT(!g->is_running && g->comm != MPI_COMM_NULL, "%s begins as collective %llu of a group that %s",
                  coll_kind_name(c->kind), (unsigned long long)g->turn, g->is_running ? "runs another" : "is not made");
@@ -39095,11 +38957,9 @@ static void coll__mpi_report_stall(void *context, const unsigned char *head)
         coll__mpi_compare(mpi, 0, head);
         return;
     }
-    coll__mpi_parcel *parcel = mpi->has_left[0] || !coll__mpi_may_call(mpi) ? NULL : coll__mpi_note_new(mpi, COLL__MPI_WAITING);
-    if (!parcel) return;
-    memcpy(parcel->note.head, head, COLL_HEAD_LENGTH);
-    coll__mpi_note_send(mpi, parcel, 0);
-    coll__mpi_parcel_done(parcel);
+    coll__mpi_note note = { .word = COLL__MPI_WAITING, .from = mpi->rank };
+    memcpy(note.head, head, COLL_HEAD_LENGTH);
+    if (!mpi->has_left[0] && coll__mpi_may_call(mpi)) coll__mpi_note_send(mpi, &note, 0);
 }
 
 static void coll__mpi_bye_heard(coll__mpi *mpi, const coll__mpi_note *note, int from)
@@ -39143,7 +39003,7 @@ static void coll__mpi_land(coll__mpi *mpi, const coll__mpi_flight *f, const MPI_
     case COLL__MPI_SENDS_EAGER:  mpi->free_slots[mpi->free_count++] = f->slot; break;
     case COLL__MPI_SENDS_PART:
     case COLL__MPI_RECEIVES_PART: coll__mpi_part_done(f->x); break;
-    case COLL__MPI_SENDS_NOTE:    coll__mpi_parcel_done(f->parcel); break;
+    case COLL__MPI_SENDS_NOTE:    coll__give(f->note); break;
     case COLL__MPI_LANDS:         coll__mpi_eager(mpi, f, status); break;
     case COLL__MPI_HEARS:
         coll__mpi_heard(mpi, status);
@@ -39242,15 +39102,6 @@ static void coll__mpi_ask(coll__mpi *mpi, const coll_failure *cause)
         if (coll__mpi_look(mpi) == 0) sched_yield();
 }
 
-/* If peers may be in the blocking form of the collective in which this rank waits, it takes part. */
-static void coll__mpi_go_along(coll__mpi_group *g)
-{
-    const coll_task *task = g->task;
-
-    g->mpi->committed = NULL;
-    if (coll__mpi_take_back(g)) (void)coll__mpi_begin(g, task->call);
-}
-
 /* Determines the common cause, sends it, and ends what is pending.  A thread that may not call MPI only has its own view; the
  * others receive it once another thread calls. */
 static const coll_failure *coll__mpi_fail(void *context, const coll_failure *cause)
@@ -39264,7 +39115,9 @@ static const coll_failure *coll__mpi_fail(void *context, const coll_failure *cau
         return &mpi->failure;
     }
     mpi->is_settled = true;
-    if (mpi->committed) coll__mpi_go_along(mpi->committed);
+    coll__mpi_group *const g = mpi->committed;
+    mpi->committed = NULL;                        /* peers may be in the blocking form of its collective: takes part */
+    if (g && coll__mpi_take_back(g)) (void)coll__mpi_begin(g, g->task->call);
     if (mpi->failure.status == COLL_OK && mpi->rank != 0 && !mpi->has_left[0]) coll__mpi_ask(mpi, &own);
     coll__mpi_decide(mpi, &own, false);
     if (!mpi->is_known) coll__mpi_tell(mpi, COLL__MPI_DECISION, &mpi->failure, -1);
@@ -39371,7 +39224,7 @@ static void coll__mpi_set_description(coll__mpi *mpi)
 /* Releases all that MPI has. */
 static void coll__mpi_let_go(coll__mpi *mpi)
 {
-    int ended = 0;
+    int ended = 0, is_pending = 0;
 
     if (mpi->is_finalized) return;
     for (int i = 0; i < mpi->count; i++)
@@ -39382,8 +39235,9 @@ static void coll__mpi_let_go(coll__mpi *mpi)
     for (int i = 0; i < mpi->count; i++) MPI_Request_free(&mpi->requests[i]);
     coll__mpi_sweep(mpi);
     mpi->is_finalized = true;
-    if (mpi->failure.status != COLL_OK) return;   /* pending messages must not arrive in a later communicator, which may have
-                                                     the same context in MPI: MPI_Finalize frees ours         */
+    if (mpi->comm != MPI_COMM_NULL) MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi->comm, &is_pending, MPI_STATUS_IGNORE);
+    if (mpi->failure.status != COLL_OK || is_pending) return;     /* MPI_Finalize frees ours: the messages must not arrive in a
+                                                     later communicator, which may have the same context      */
     for (coll__mpi_group *g = mpi->groups; g; g = g->next) if (coll__mpi_is_at_rest(g)) MPI_Comm_free(&g->comm);
     if (mpi->all.comm != MPI_COMM_NULL && coll__mpi_is_at_rest(&mpi->all)) MPI_Comm_free(&mpi->all.comm);
     if (mpi->origin != MPI_COMM_NULL) MPI_Comm_free(&mpi->origin);
@@ -39643,14 +39497,6 @@ static coll_status coll__mpi_open(coll__mpi *mpi, MPI_Comm comm, const char *mod
     return COLL_OK;
 }
 
-/* Releases everything after an error. */
-static void coll__mpi_give_up(coll__mpi *mpi)
-{
-    coll__mpi_let_go(mpi);
-    if (mpi->keyval != MPI_KEYVAL_INVALID) MPI_Comm_free_keyval(&mpi->keyval);
-    coll__mpi_free(mpi);
-}
-
 /* Opens the ranks of an MPI communicator.  MPI is initialized. */
 static coll_status coll__mpi_open_on(MPI_Comm comm, const coll__settings *s, bool owns_mpi, coll__opened *out)
 {
@@ -39667,7 +39513,9 @@ static coll_status coll__mpi_open_on(MPI_Comm comm, const coll__settings *s, boo
                                     mpi->rank, mpi->size);
     status = coll__mpi_open(mpi, comm, s->config.mpi, status);
     if (status < 0) {
-        coll__mpi_give_up(mpi);
+        coll__mpi_let_go(mpi);
+        if (mpi->keyval != MPI_KEYVAL_INVALID) MPI_Comm_free_keyval(&mpi->keyval);
+        coll__mpi_free(mpi);
         return status;
     }
     mpi->owns_mpi = owns_mpi;
@@ -39726,20 +39574,6 @@ static const coll__transport_row coll__mpi_row = {
 #endif /* COLL_MPI_H */
 /* ---- carriers/coll_nccl.h ---- */
 /* coll_nccl.h - buffers in the memory of GPUs: calls are enqueued in a stream, and NCCL carries them out.
- *
- *   nccl/coll_nccl_abi.h     the functions of NCCL and of the driver, with own declarations
- *   nccl/coll_nccl_ptx.h     the kernels, from coll_nccl_kernels.cu
- *   nccl/coll_nccl_load.h    both libraries, loaded at run time
- *   nccl/coll_nccl_gpu.h     the device: its context, kernels, memory, events
- *   nccl/coll_nccl_state.h   a communicator of NCCL that extends one of the library; its failures
- *   nccl/coll_nccl_ways.h    which method a call uses, and why
- *   nccl/coll_nccl_calls.h   by NCCL alone
- *   nccl/coll_nccl_sums.h    by NCCL and kernels
- *   nccl/coll_nccl_host.h    by the host
- *   nccl/coll_nccl_checks.h  what is rejected
- *   nccl/coll_nccl_begin.h   calls are enqueued in the stream, and polled
- *   nccl/coll_nccl_handshake.h    the ranks of an NCCL communicator join over TCP
- *   this file                communicators are created, derived and ended; the public functions
  *
  * This is no transport but an extension of communicators (coll_comm.h), whose ranks are connected by a transport.  That transport
  * reports failures, detects ranks that wait in different calls, splits and shrinks.  A call has a number and a fingerprint like
@@ -40383,18 +40217,6 @@ static void coll__mark_drop(coll__gpu *gpu, coll__mark *mark)
 }
 
 /* ---- >>kernels ---- */
-
-enum { COLL__KERNEL_BLOCK = 256, COLL__KERNEL_BLOCKS_MOST = 1024 };
-
-static coll__cuda_result coll__kernel_run(const coll__gpu *gpu, coll__kernel which, size_t count, void **parameters,
-                                          struct CUstream_st *stream)
-{
-    const size_t blocks = (count + COLL__KERNEL_BLOCK - 1) / COLL__KERNEL_BLOCK;
-    const unsigned grid = (unsigned)coll__least(blocks, COLL__KERNEL_BLOCKS_MOST);
-
-    if (count == 0) return COLL__CUDA_SUCCESS;
-    return gpu->cuda.LaunchKernel(gpu->kernels[which], grid, 1, 1, COLL__KERNEL_BLOCK, 1, 1, 0, stream, parameters, NULL);
-}
 
 static bool coll__kernels_load(coll__gpu *gpu, char *why, size_t room)
 {
@@ -41076,6 +40898,18 @@ static void coll__nccl_reduce(coll__nccl *me, const coll_call *call, const coll_
 
 /* ---- >>kernels ---- */
 
+enum { COLL__KERNEL_BLOCK = 256, COLL__KERNEL_BLOCKS_MOST = 1024 };
+
+static void coll__kernel_run(coll__nccl *me, coll__kernel which, size_t count, void **parameters)
+{
+    const size_t blocks = (count + COLL__KERNEL_BLOCK - 1) / COLL__KERNEL_BLOCK;
+    const unsigned grid = (unsigned)coll__least(blocks, COLL__KERNEL_BLOCKS_MOST);
+
+    if (count > 0)
+        COLL__CUDA_DO(me, LaunchKernel, me->gpu->kernels[which], grid, 1, 1, COLL__KERNEL_BLOCK, 1, 1, 0, me->stream, parameters,
+                      NULL);
+}
+
 /* out = the `n` vectors at `in` combined, `stride` bytes apart, finished and rounded.  The kernels have the numbers of coll_type
  * and coll_op. */
 static void coll__nccl_combine(coll__nccl *me, const coll__sums *s, coll_type in_type, const void *in, size_t stride, int n,
@@ -41091,8 +40925,7 @@ static void coll__nccl_combine(coll__nccl *me, const coll__sums *s, coll_type in
     void *const scale = is_double ? (void *)&scale64 : (void *)&scale32;          /* not of integers          */
     void *all[] = { &in, &step, &n, &out, &length, &in_type, &out_type, &op, &order, divisor, scale };
 
-    if (me->now.status != COLL_OK) return;
-    coll__nccl_said_cuda(me, "cuLaunchKernel", coll__kernel_run(me->gpu, which, count, all, me->stream));
+    coll__kernel_run(me, which, count, all);
 }
 
 static void coll__nccl_convert(coll__nccl *me, void *to, coll_type to_type, const void *from, coll_type from_type, size_t count)
@@ -41111,8 +40944,7 @@ static void coll__nccl_look_for_overflow(coll__nccl *me, const coll_call *call, 
     volatile unsigned *found = mark->found;
     void *all[] = { &at, &length, &type, &found };
 
-    if (me->now.status != COLL_OK || !(coll__is_half(type) || type == COLL_F32 || type == COLL_F64)) return;
-    coll__nccl_said_cuda(me, "cuLaunchKernel", coll__kernel_run(me->gpu, COLL__OVERFLOW, (size_t)length, all, me->stream));
+    if (coll__is_half(type) || type == COLL_F32 || type == COLL_F64) coll__kernel_run(me, COLL__OVERFLOW, (size_t)length, all);
 }
 
 /* ---- >>memory of a reduction ---- */
@@ -41537,22 +41369,7 @@ static coll_status coll__nccl_bind(coll_request *r)
 
 /* ---- >>starting calls ---- */
 
-/* A call that is not a list. */
-static void coll__nccl_carry(coll__nccl *me, const coll_call *call, coll__nccl_way way, bool has_number)
-{
-    if (!coll__kind_reduces(call->kind)) {
-        coll__nccl_move(me, call);
-        return;
-    }
-    const coll__sums s = coll__sums_of(me->owner, call);
-    if (way == COLL__BY_KERNELS) coll__nccl_sum(me, call, &s);
-    if (way == COLL__BY_HOST) coll__nccl_by_host(me, call, has_number);
-    if (way != COLL__BY_NCCL) return;
-    coll__nccl_reduce(me, call, &s);
-    coll__nccl_finish(me, call, &s);
-}
-
-/* The parts of a call, one after the other; those of a list by NCCL alone in one group. */
+/* The parts of a call, one after the other; sums by NCCL in one group. */
 static void coll__nccl_carry_all(coll__nccl *me, const coll_request *r, coll__mark *mark)
 {
     const bool is_list = r->call.kind == COLL_ALLREDUCE_LIST, looks = mark && r->call.flags & COLL_DETECT_OVERFLOW;
@@ -41561,8 +41378,12 @@ static void coll__nccl_carry_all(coll__nccl *me, const coll_request *r, coll__ma
     coll_call one;
     const char *why;
 
+    if (!is_list && !coll__kind_reduces(r->call.kind)) {
+        coll__nccl_move(me, &r->call);
+        return;
+    }
     if (is_list) coll__nccl_group(me);
-    for (int i = 0; is_list && i < parts; i++) {
+    for (int i = 0; i < parts; i++) {
         if (coll__nccl_part(me->owner, r, i, &one, &codec, &why) != COLL__BY_NCCL) continue;
         const coll__sums s = coll__sums_of(me->owner, &one);
         coll__nccl_reduce(me, &one, &s);
@@ -41570,11 +41391,11 @@ static void coll__nccl_carry_all(coll__nccl *me, const coll_request *r, coll__ma
     if (is_list) coll__nccl_ungroup(me);
     for (int i = 0; i < parts; i++) {
         const coll__nccl_way way = coll__nccl_part(me->owner, r, i, &one, &codec, &why);
-        if (is_list && way == COLL__BY_NCCL) {
-            const coll__sums s = coll__sums_of(me->owner, &one);
-            coll__nccl_finish(me, &one, &s);
-        } else coll__nccl_carry(me, &one, way, !is_list && !r->prepared);
-        if (looks && coll__kind_reduces(one.kind)) coll__nccl_look_for_overflow(me, &one, mark);
+        const coll__sums s = coll__sums_of(me->owner, &one);
+        if (way == COLL__BY_NCCL) coll__nccl_finish(me, &one, &s);
+        if (way == COLL__BY_KERNELS) coll__nccl_sum(me, &one, &s);
+        if (way == COLL__BY_HOST) coll__nccl_by_host(me, &one, !is_list && !r->prepared);
+        if (looks) coll__nccl_look_for_overflow(me, &one, mark);
     }
 }
 
@@ -42231,7 +42052,7 @@ static const coll__program coll__this_program = { coll__transports, &coll__nccl_
 static coll_status coll__init(coll_comm **out, const coll_config *config)
 {
     if (!out) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init: out is NULL");
-    return coll__open(&coll__this_program, 1, true, out, config);
+    return coll__open_one(&coll__this_program, out, config);
 }
 
 COLL_API coll_status coll_init(coll_comm **out, const coll_config *config)
@@ -42245,7 +42066,7 @@ COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_co
 
     if (!out) status = coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_threads: out is NULL");
     else if ((status = coll__check_count("coll_init_threads", count)) == COLL_OK)
-        status = coll__open(&coll__this_program, count, false, out, config);
+        status = coll__open(&coll__this_program, count, COLL__START_SEVERAL, out, config);
     return coll__started(status, config);
 }
 
@@ -42365,16 +42186,12 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why)
 
 COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out)
 {
-    if (out) *out = NULL;
-    const coll_status status = coll__enter(comm);
-    if (status < 0) return status;
-    if (!out) return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "shrink: out is NULL"));
-    return coll__leave(comm, coll__shrink_inside(comm, out));
+    return coll__next_world(comm, out, "shrink", COLL__SHRINKS(coll__shrink_inside));
 }
 
-COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity)
+COLL_API coll_status coll_join(coll_comm **out, const coll_config *config)
 {
-    return comm && *comm->guard ? coll__failed_ranks(comm, ranks, capacity) : 0;
+    return coll__started(coll__join(&coll__this_program, out, config), config);
 }
 
 COLL_API int coll_rank(const coll_comm *comm) { return comm ? comm->rank : -1; }
@@ -42513,12 +42330,6 @@ COLL_API int coll_link_text(const coll_comm *comm, char *text, size_t length)
     if (!*comm->guard) return COLL_ERR_FORKED;
     coll__numbers_print(&comm->numbers, all, sizeof all);
     return coll__give_text(text, length, all);
-}
-
-COLL_API coll_status coll_measure(coll_comm *comm)
-{
-    const coll_status status = coll__enter_alive(comm);
-    return status < 0 ? status : coll__leave(comm, coll__measure_inside(comm));
 }
 
 COLL_API uint64_t coll_overflows(const coll_comm *comm)
@@ -42668,6 +42479,7 @@ COLL__BOTH(sendrecv,
 #endif
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT DEFAULT
+#pragma clang diagnostic pop
 #else
 #pragma GCC pop_options
 #endif

@@ -28,7 +28,7 @@ if [ "$1" = planted ]; then
     plant include core/numbers/coll_mx.h '#include "../engine/coll_comm.h"'
     plant use core/algorithms/coll_tree.h 'static int coll__planted_size(const coll_comm *c) { return coll__world_rank(c, 0); }'
     plant use transports/coll_sim.h 'static void coll__planted_domain(void) { coll__domain_release(NULL); }'
-    plant above core/session/coll_flight_recorder.h \
+    plant above core/session/coll_launchers.h \
         'static int coll__planted_shrink(void) { return coll__shrink_inside(NULL, NULL); }'
     plant name core/session/coll_explain.h 'static const char *coll__planted_name(void) { return "tcp"; }'
     plant name core/engine/coll_allreduce_list.h 'static const char *coll__planted_carrier(void) { return "nccl"; }'

@@ -8,9 +8,10 @@
 # tests/README.md describes each suite.
 #
 # The suites of the list below run in lanes.  There are as many lanes for `suite`s as processors (four at most); each takes the
-# first suite that is not taken.  Two more lanes run suites that usually wait (`waits`).  A `brief` suite is left out if a later
-# tier, which runs it in full with a sanitizer, is run, too.  A suite reports at its end: seconds, and seconds of processors.
-# Builds are printed as they begin; running suites are printed if there is no other output for some seconds.
+# first suite that is not taken, so the longest ones of the last tier come first.  Two more lanes run suites that usually wait
+# (`waits`).  A `brief` suite is left out if a later tier, which runs it in full with a sanitizer, is run, too.  A suite reports
+# at its end: seconds, and seconds of processors.  Builds are printed as they begin; running suites are printed if there is no
+# other output for some seconds.
 cd "$(dirname "$0")/.." || exit 1
 : "${CC:=cc}"
 export CC
@@ -107,9 +108,14 @@ documented() { # the script, which is given coll-run: what README.md, docs/ and 
 
 paged() { make --no-print-directory CFLAGS=-Werror run-examples-check; } # the transformer, trained every way
 
-counted() {
-    counting=$(folder release)/instructions
-    make --no-print-directory "$counting" && sh bench/instructions.sh "$counting" most
+counted() { # without the checks of stacks and jumps that some compilers add by default (Ubuntu's): the limits are without them
+    counting=$(folder release) unchecked=
+    if $CC -dM -E -x c /dev/null | grep -qE '__(SSP_[A-Z]*|CET)__'; then
+        counting=$counting/unchecked
+        unchecked="-fno-stack-protector -fno-stack-clash-protection -fcf-protection=none -U_FORTIFY_SOURCE"
+    fi
+    make --no-print-directory BUILD="$counting" CFLAGS="$CFLAGS $unchecked" "$counting/instructions" \
+        && sh bench/instructions.sh "$counting/instructions" most
 }
 
 styled() { # no line, function or file is too long
@@ -238,6 +244,7 @@ suite misuse-tsan        program tsan test_misuse threads local,requests,groups,
 suite eager-tsan         program tsan test_eager threads
 suite contract-asan      program asan test_contract threads,sim 3
 waits run                sh tests/programs/test_run.sh
+waits run-elastic        sh tests/programs/test_run_elastic.sh
 waits linking            sh tests/build/test_linking.sh
 suite readme             documented test_readme.sh
 suite pages              documented test_pages.sh
@@ -252,10 +259,15 @@ suite simfaults          program release test_simfaults
 suite gpt                program asan test_gpt
 
 tier=rest
-suite members            sh tests/unit/test_members.sh 100000 planted
+suite members            sh tests/unit/test_members.sh 100000 planted 25
 suite proof              program release test_proof
 suite contract           program release test_contract
 suite emulated           sh tests/build/emulated.sh
+suite torch              sh tests/bindings/test_torch.sh
+suite bare               sh tests/build/test_bare.sh
+suite bench-history      sh tests/programs/test_bench_history.sh
+suite switches           sh tests/build/test_switches.sh
+suite packages           sh tests/build/test_packages.sh
 waits portable           sh tests/build/test_portable.sh
 waits edge               sh tests/build/test_edge.sh
 suite collectives-tsan   scaled 0.25 program tsan test_collectives
@@ -297,9 +309,17 @@ suite hybrid-tsan        program tsan test_hybrid sleep,deaths,leaks
 suite sim                program asan test_sim
 waits shrink             program release test_shrink
 waits shrink-asan        scaled 0.25 program asan test_shrink poll,uring,hybrid modes,chance
+waits elastic            program release test_elastic
+waits elastic-asan       scaled 0.25 program asan test_elastic join,several,threads,hosts,wrong,many,replace,deaths,decisions,cuts
+waits replace            program release test_replace
+suite sim-elastic        program release test_sim_elastic
+suite sim-elastic-asan   program asan test_sim_elastic 100 3
+waits replace-asan       program asan test_replace 8
+waits replace-tsan       program tsan test_replace 8
+waits elastic-tsan       scaled 0.25 program tsan test_elastic join,several,threads,decisions,many,replace,table
 waits agree              program release test_agree
 waits agree-asan         scaled 0.25 program asan test_agree poll,hybrid,threads kills,chance
-waits agree-tsan         scaled 0.25 program tsan test_agree hybrid,threads quiet,chance
+waits agree-tsan         scaled 0.25 program tsan test_agree hybrid,threads pairs,quiet,chance
 waits retries            program release test_retries
 waits retries-tsan       scaled 0.2 program tsan test_retries returns,chance
 waits silent             program asan test_silent
@@ -327,20 +347,15 @@ suite random-tsan        scaled 0.5 program tsan test_random --world threads
 suite contract-tsan      program tsan test_contract threads 3
 suite random-dist        scaled 0.1 from_dist test_random
 waits python             sh tests/bindings/test_python.sh
-suite torch              sh tests/bindings/test_torch.sh
 suite wheels             sh tests/bindings/test_wheels.sh
 suite cpp                sh tests/bindings/test_cpp.sh
 suite rust               sh tests/bindings/test_rust.sh
 suite fortran            sh tests/bindings/test_fortran.sh
 suite adapters           sh tests/programs/test_adapters.sh
 waits perf               sh tests/programs/test_perf.sh
-suite bench-history      sh tests/programs/test_bench_history.sh
 suite bench-tcp          sh tests/programs/test_bench_tcp.sh
 suite gpt-pages          paged
-suite switches           sh tests/build/test_switches.sh
-suite packages           sh tests/build/test_packages.sh
 suite small              env CPPFLAGS="-DCOLL_SMALL $CPPFLAGS" sh tests/run_all.sh check
-suite bare               sh tests/build/test_bare.sh
 suite footprint          sh bench/footprint.sh check
 }
 

@@ -17,7 +17,7 @@ examples-check:  ## the programs of examples/gpt, briefly, on threads and proces
 run-examples-check: $(BUILD)/coll-run $(BUILD)/train_digits $(GPT)
 	@sh tests/programs/test_gpt_pages.sh $(BUILD)
 
-$(BUILD)/run_link: $(BUILD)/coll.o
+$(BUILD)/run_link $(BUILD)/run_elastic: $(BUILD)/coll.o
 
 # A test of public functions links the implementation, which is compiled once for each configuration.  So does a test of private
 # functions, with inside.h.  A test that must compile the library in its own way includes it (COLL_IMPLEMENTATION), or parts of
@@ -25,7 +25,8 @@ $(BUILD)/run_link: $(BUILD)/coll.o
 # The tests in SEALED link an implementation with TLS, so that they run in every mode of security.
 TEST_FOLDERS := $(addprefix tests/,unit collectives failure transports build bindings programs)
 TESTS   := $(wildcard $(TEST_FOLDERS:%=%/test_*.c))
-SEALED  := $(foreach name,matrix soak security middle crowded intruders shrink quiet greetings,$(wildcard tests/*/test_$(name).c))
+SEALED  := $(foreach name,matrix soak security middle crowded intruders shrink elastic replace quiet greetings,\
+             $(wildcard tests/*/test_$(name).c))
 INSIDE  := $(shell grep -l '^\#include "\.\./support/inside\.h"' $(TESTS) /dev/null)
 WHOLE   := $(filter-out $(INSIDE),$(shell grep -lE '^\#define COLL_IMPLEMENTATION|^\#include "world\.h"' $(TESTS) /dev/null))
 OUTSIDE := $(filter-out $(WHOLE) $(SEALED) tests/transports/test_nccl%,$(TESTS))
@@ -72,6 +73,7 @@ $(BUILD)/test_gpt: examples/gpt/gpt.h
 $(BUILD)/test_rails: tests/collectives/test_random.c
 $(BUILD)/test_tuning: tools/coll-check.c tools/check_tuning.h
 $(BUILD)/test_keyfile: $(BUILD)/coll-run
+$(BUILD)/test_elastic: $(if $(filter release plain debug,$(config)),$(BUILD)/elastic)     # the part `example`
 $(BUILD)/test_lanes: LIBS += $(TLS)
 
 # Those that include all and are about other things than numbers say so too, in a line of their own.  Where they are compiled with

@@ -28,6 +28,12 @@ typedef struct links {
     double *latency, *rate;         /* s, for both directions; bytes/s                        */
 } links;
 
+/* Of the link between the ranks of one site; 0: not measured. */
+typedef struct near_link {
+    double latency, overhead;       /* s                                                      */
+    double rate, reduce;            /* bytes/s: of one host only, and of additions            */
+} near_link;
+
 /* The result. */
 typedef struct tuning {
     double  slowest;                /* bytes/s of the slowest host; 0: one host only          */
@@ -289,17 +295,6 @@ static void add_gap(char *text)
     if (*text && text[strlen(text) - 1] != '\n') add(text, " ");
 }
 
-/* A word such as "overhead=4us" from coll_link_text, if it is there. */
-static void add_word(char *text, const char *measured, const char *name)
-{
-    for (const char *word = measured; *word; word += strcspn(word, " "), word += *word == ' ') {
-        const int length = (int)strcspn(word, " ");
-        if (strncmp(word, name, strlen(name)) != 0) continue;
-        add_gap(text);
-        add(text, "%.*s", length, word);
-    }
-}
-
 /* "faster=0-2:2.5", or a note why there is none. */
 static void add_rates(char *text, char *notes, const links *l, const tuning *t)
 {
@@ -365,16 +360,16 @@ static void tuning_free(links *l, tuning *t)
     free(t->site);
 }
 
-/* The lines of a tuning file, and notes on what it lacks.  measured: coll_link_text of hosts at one site. */
-static void tuning_text(const links *l, const tuning *t, const char *measured, char *text, char *notes)
+/* The lines of a tuning file, and notes on what it lacks. */
+static void tuning_text(const links *l, const tuning *t, const near_link *near, char *text, char *notes)
 {
+    const double rate = t->slowest > 0 ? t->slowest : near->rate;
+
     *text = *notes = '\0';
-    add_word(text, measured, "latency=");
-    add_word(text, measured, "overhead=");
-    if (t->slowest > 0) add_number(text, " gbit=", t->slowest * 8e-9, "");
-    else add_word(text, measured, "gbit=");
-    add_word(text, measured, "reduce=");
-    add_word(text, measured, "barrier=");
+    add_number(text, "latency=", near->latency * 1e6, "us");
+    add_number(text, " overhead=", near->overhead * 1e6, "us");
+    if (rate > 0) add_number(text, " gbit=", rate * 8e-9, "");
+    if (near->reduce > 0) add_number(text, " reduce=", near->reduce * 1e-9, "GB/s");
     end_line(text);
     add_rates(text, notes, l, t);
     end_line(text);

@@ -36,6 +36,7 @@ enum {
     ALONE_MOST = 8,                 /* up to here one pair is measured at a time              */
     SIZE_MOST = 4096, PINGS = 1000, WARM = 20,
     CHUNK_LEAST = 16 << 10, CHUNK_MOST = 1 << 20, FLIGHT = 4,
+    TRIPS = 5, AT_ONCE = 8, EXCHANGES = 6, ADDITIONS = 64, FLOATS = 4096,
     NAME = 64, TRANSPORT = 160
 };
 
@@ -566,21 +567,94 @@ static bool measure_across(check *c, const links *l, tuning *t)
     return ok;
 }
 
-/* The library's measurement as a text: among all ranks; with several sites, among one rank per host of the first site. */
-static bool measure_link(check *c, const links *l, const tuning *t, char *text, size_t room)
+/* The shortest time of these calls, in s: the mean of AT_ONCE times, because ranks do not begin together. */
+static double shortest_of(check *c, coll_comm *comm, const coll_call *calls, int count)
+{
+    double shortest = 0;
+
+    for (int trip = -1; trip < TRIPS && !c->failed; trip++) {     /* the first may connect                    */
+        const double began = CHECK_NOW(c);
+        for (int i = 0; i < AT_ONCE * count && !c->failed; i++) {
+            if (coll_run(comm, &calls[i % count]) == COLL_OK) continue;
+            fprintf(stderr, "coll-check: %s\n", coll_error(comm));
+            c->failed = true;
+        }
+        const double took = (CHECK_NOW(c) - began) / AT_ONCE;
+        if (trip <= 0 || took < shortest) shortest = took;
+    }
+    return shortest;
+}
+
+/* Latency and overhead of messages in these algorithms.  A barrier has a latency in each round.  From rank 0 to all others at
+ * once, and back, are two latencies, and an overhead for each message but one.  Algorithms are named, so that these are messages
+ * in shared memory, too. */
+static void measure_messages(check *c, coll_comm *comm, near_link *near)
+{
+    const int size = coll_size(comm);
+    char *const bytes = must(calloc((size_t)size, 1)), own = 0;
+    const coll_call barrier = { .kind = COLL_BARRIER, .algorithm = "circulant:2" };
+    const coll_call star[2] = {
+        { .kind = COLL_SCATTER, .send = bytes, .recv = &own, .count = 1, .type = COLL_U8, .algorithm = "direct" },
+        { .kind = COLL_GATHER, .send = &own, .recv = bytes, .count = 1, .type = COLL_U8, .algorithm = "direct" } };
+    int rounds = 1;
+
+    while (size > 1 << rounds) rounds++;
+    near->latency = shortest_of(c, comm, &barrier, 1) / rounds;
+    const double all = shortest_of(c, comm, star, 2);
+    const double each = size > 2 ? (all - 2 * near->latency) / (size - 2) : near->latency / 3;    /* 1/3: as built in */
+    near->overhead = each < 1e-9 ? 1e-9 : each > 10 * near->latency ? 10 * near->latency : each;
+    free(bytes);
+}
+
+/* Bytes/s in each direction, while two ranks send one another long messages. */
+static double exchange(check *c, int peer, double latency)
+{
+    double shortest = 0;
+
+    for (int i = 0; i < EXCHANGES && !c->failed; i++) {
+        const double began = CHECK_NOW(c);
+        coll_request *in = NULL;
+        good(c, coll_irecv(c->comm, c->chunks, CHUNK_MOST, COLL_U8, peer, 4, &in));
+        good(c, coll_send(c->comm, c->chunks + CHUNK_MOST, CHUNK_MOST, COLL_U8, peer, 4));
+        finish(c, &in);
+        const double took = CHECK_NOW(c) - began;
+        if (i == 0 || took < shortest) shortest = took;
+    }
+    return shortest > latency ? CHUNK_MOST / (shortest - latency) : 0;
+}
+
+/* Bytes/s that this rank adds to others in its cache; 0: the clock does not say it. */
+static double additions(check *c)
+{
+    float *const a = (float *)c->chunks, *const b = a + FLOATS;
+    double shortest = 0;
+
+    memset(a, 0, 2 * FLOATS * sizeof *a);
+    for (int i = 0; i < TRIPS; i++) {
+        const double began = CHECK_NOW(c);
+        for (int k = 0; k < ADDITIONS; k++) good(c, coll_reduce_local(a, b, FLOATS, COLL_F32, COLL_SUM));
+        const double took = CHECK_NOW(c) - began;
+        if (i == 0 || took < shortest) shortest = took;
+    }
+    return shortest > 0 ? (double)FLOATS * sizeof *a * ADDITIONS / shortest : 0;
+}
+
+/* What the cost model needs: among all ranks; with several ranks on a host, or several sites, among one rank per host of the
+ * first site. */
+static bool measure_near(check *c, const links *l, const tuning *t, near_link *near)
 {
     const int host = l->host_of[c->rank];
-    coll_comm *site = NULL;
-    bool ok = true;
-
-    if (t->sites < 2) return good(c, coll_measure(c->comm)) && coll_link_text(c->comm, text, room) > 0;
     const int color = l->first[host] == c->rank && t->site[host] == 0 ? 0 : COLL_COLOR_NONE;
-    if (!good(c, coll_split(c->comm, color, 0, &site))) return false;
-    if (site) ok = coll_measure(site) == COLL_OK && coll_link_text(site, text, room) > 0;
-    if (!ok) fprintf(stderr, "coll-check: %s\n", coll_error(site));
-    c->failed = !ok;
+    const bool are_all = l->hosts == 1 || (l->hosts == c->size && t->sites < 2);
+    coll_comm *site = NULL;
+
+    if (!are_all && !good(c, coll_split(c->comm, color, 0, &site))) return false;
+    if (are_all || site) measure_messages(c, site ? site : c->comm, near);
     coll_free(site);
-    return ok;
+    if (l->hosts == 1 && c->rank == 0) near->rate = exchange(c, c->size - 1, near->latency);
+    else if (l->hosts == 1 && c->rank == c->size - 1) exchange(c, 0, near->latency);
+    if (c->rank == 0) near->reduce = additions(c);
+    return !c->failed;
 }
 
 static bool write_file(const char *path, const char *text, const char *notes)
@@ -605,7 +679,8 @@ static void tune(check *c, const char *path)
 {
     links l = { 0 };
     tuning t = { 0 };
-    char measured[512] = "", text[TUNING_ROOM], notes[TUNING_ROOM];
+    near_link near = { 0 };
+    char text[TUNING_ROOM], notes[TUNING_ROOM];
     bool ok = find_hosts(c, &l);
 
     if (ok && l.hosts < c->size && c->size > ALONE_MOST) {        /* the pairs shared the hosts' links */
@@ -622,10 +697,10 @@ static void tune(check *c, const char *path)
           && good(c, coll_broadcast(c->comm, t.site, (size_t)l.hosts, COLL_I32, 0));
     }
     if (ok && t.sites > 1) ok = measure_across(c, &l, &t);
-    ok = ok && measure_link(c, &l, &t, measured, sizeof measured);
+    ok = ok && measure_near(c, &l, &t, &near);
     if (ok && c->rank == 0) {
         find_rates(&l, &t);
-        tuning_text(&l, &t, measured, text, notes);
+        tuning_text(&l, &t, &near, text, notes);
         c->failed = !write_file(path, text, notes);
         if (!c->failed) printf("%stuning file %s:\n%s", notes, path, text);
     }
@@ -649,8 +724,8 @@ static const char help_text[] =
     "latency; then long messages for some hundredths of a second in each direction.\n"
     "Rank 0 prints a line for each pair, or with more than 12 ranks for each rank, and the slowest.\n"
     "\n"
-    "The tuning file contains the latency, overhead and rate of additions that coll_measure finds, and the\n"
-    "rate of the slowest host's link.  faster= lists ranks whose hosts have faster links; rates that differ\n"
+    "The tuning file contains the latency and the overhead of messages, the rate of additions, and the rate\n"
+    "of the slowest host's link.  faster= lists ranks whose hosts have faster links; rates that differ\n"
     "by less than 1.25 are considered equal.  If some latencies between hosts are at least 3 times the\n"
     "others, and 20 us longer, site= says where another site begins, and far_latency= and far_gbit= describe\n"
     "the link between sites.  A host that is faster than all others is not detected, nor is a host that is\n"

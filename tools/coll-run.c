@@ -6,6 +6,7 @@
  *     ./coll-run -n 1 --no-prefix ./train          output as it is
  *     ./coll-run -H a:4,b:4 ./train                eight ranks on two hosts, by ssh
  *     ./coll-run --join a:29500 -n 4 --size 8 ./train    the same command on each of two machines
+ *     ./coll-run -n 4 --elastic 2:4 ./train        processes that die are started again, and join
  *     ./coll-run -H a:1,b:1 --check                measure the network between them
  *
  * Environment.  Every rank gets COLL_RANK, COLL_SIZE, COLL_LOCAL_RANK, COLL_LOCAL_SIZE, COLL_ADDR
@@ -35,7 +36,7 @@
  *     run_options.h   options, environment   run_cores.h     --bind
  *     run_job.h       the job, reports       run_start.h     starting local ranks
  *     run_hosts.h     -H, by ssh             run_join.h      --join, without ssh
- *     run_show.h      --dry-run
+ *     run_elastic.h   --elastic              run_show.h      --dry-run
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -80,11 +81,12 @@
 #include "run_cores.h"
 #include "run_job.h"
 #include "run_start.h"
+#include "run_elastic.h"
 #include "run_hosts.h"
 #include "run_join.h"
 #include "run_show.h"
 
-/* Entries of the poll set; behind the streams of ranks there are three for each host. */
+/* Entries of the poll set; behind the streams of ranks there are three for each host, and one for each rank. */
 enum {
     AT_SIGNALS, AT_KEEPER, AT_SINKS, AT_TERMINAL = AT_SINKS + 2, AT_INPUT, AT_UP, AT_LISTENERS = AT_UP + 2,
     AT_STREAMS = AT_LISTENERS + LISTENERS
@@ -102,6 +104,7 @@ static bool take_from_leader(struct job *job, const struct frame *frame)
         return is_agent && take_settings(job, frame);
     case FRAME_GO:
         if (job->may_go) return false;
+        if (is_agent && !take_numbers(&job->options, frame)) return false;
         if (is_agent) job->options.root = must(strdup(find_word(frame, "root")));
         else if (!take_place(job, frame)) return false;
         job->may_go = true;
@@ -112,6 +115,8 @@ static bool take_from_leader(struct job *job, const struct frame *frame)
         return true;
     case FRAME_INPUT:
         return is_agent && take_input(job, frame);
+    case FRAME_START:
+        return take_start(job, frame);
     case FRAME_RESULT:
         take_result(job, frame);
         return true;
@@ -284,6 +289,12 @@ static void end_waiting(struct job *job)
     struct bytes names = { 0 };
 
     job->wait_until_ms = 0;
+    if (is_elastic(job) && job->options.role == ROLE_HEAD && count_slots(job, HOST_READY) >= job->options.least) {
+        for (int i = 0; i < job->host_count; i++) {
+            if (job->hosts[i]->state == HOST_CALLED) lose_host(job, job->hosts[i]);
+        }
+        return;
+    }
     job->hurried = true;
     if (job->options.role == ROLE_HEAD) {
         for (int i = 0; i < job->host_count; i++) {
@@ -339,6 +350,7 @@ static void check_clock(struct job *job)
         if (job->options.role != ROLE_JOIN || job->up.in >= 0 || job->listeners[0] >= 0) end_waiting(job);
     }
     if (job->options.role == ROLE_JOIN) check_joiners(job, now);
+    if (is_elastic(job)) call_again(job, now);
     if (job->stage_at_ms && now >= job->stage_at_ms) next_stage(job);
 }
 
@@ -435,7 +447,7 @@ static int time_to_sleep(const struct job *job, int64_t until_ms, bool unfinishe
 {
     const int64_t now = now_ms();
     const int64_t times[] = { until_ms, job->timeout_at_ms, job->stage_at_ms, job->wait_until_ms, job->report_at_ms,
-                              job->progress_at_ms, unfinished ? now + QUIET_MS : 0 };
+                              job->progress_at_ms, job->wanted_at_ms, unfinished ? now + QUIET_MS : 0 };
     int64_t at = now + 60000;
 
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
@@ -444,6 +456,7 @@ static int time_to_sleep(const struct job *job, int64_t until_ms, bool unfinishe
     for (int i = 0; i < job->host_count; i++) {
         const struct host *host = job->hosts[i];
         if (host->until_ms && host->link.in >= 0 && host->until_ms < at) at = host->until_ms;
+        if (host->again_at_ms && host->again_at_ms < at) at = host->again_at_ms;
     }
     return at > now ? (int)(at - now) : 0;
 }
@@ -457,7 +470,8 @@ static void watch_link(struct job *job, size_t at, const struct link *link, bool
 /* Fill the poll set; poll ignores descriptors of -1.  Returns the number of entries. */
 static size_t watch_all(struct job *job, bool *unfinished)
 {
-    const size_t streams = 2 * (size_t)job->started, hosts = (size_t)job->host_count, all = AT_STREAMS + streams + 3 * hosts;
+    const size_t streams = 2 * (size_t)job->started, hosts = (size_t)job->host_count;
+    const size_t joined = AT_STREAMS + streams + 3 * hosts, all = joined + (size_t)job->started;
     const bool has_room = !sink_is_full(&job->sinks[0]) && !sink_is_full(job->err);
 
     if (all > job->polled_room) {
@@ -484,6 +498,7 @@ static size_t watch_all(struct job *job, bool *unfinished)
         watch_link(job, AT_STREAMS + streams + 3 * i, &host->link, has_room);
         watch(job, AT_STREAMS + streams + 3 * i + 2, has_room ? host->errors.fd : -1, POLLIN);
     }
+    for (size_t i = 0; i < streams / 2; i++) watch(job, joined + i, job->ranks[i].joined, POLLIN);
     return all;
 }
 
@@ -508,6 +523,7 @@ static void serve_links(struct job *job, size_t streams, size_t hosts)
 /* Wait for events, or until `until_ms` (0: unbounded), and handle them. */
 static void serve(struct job *job, int64_t until_ms)
 {
+    if (is_elastic(job)) start_wanted(job);
     const size_t streams = 2 * (size_t)job->started, hosts = (size_t)job->host_count;
     bool unfinished = false;
     const size_t all = watch_all(job, &unfinished);
@@ -526,6 +542,10 @@ static void serve(struct job *job, int64_t until_ms)
         for (size_t i = 0; i < streams; i++) {
             struct stream *stream = stream_of(job, (int)i);
             if (polled[AT_STREAMS + i].revents && stream->fd >= 0 && !sink_is_full(stream->sink)) read_stream(stream);
+        }
+        for (size_t i = 0; i < streams / 2; i++) {
+            const bool has_news = polled[AT_STREAMS + streams + 3 * hosts + i].revents != 0;
+            if (has_news && job->ranks[i].joined >= 0) hear_joined(job, (int)i);
         }
         serve_links(job, streams, hosts);
         if (polled[AT_KEEPER].revents) {
@@ -655,7 +675,7 @@ static void meet(struct job *job)
 
     switch (asked->role) {
     case ROLE_LOCAL: {
-        const int port = hold_port(asked, false);
+        const int port = is_elastic(job) && hold_ports(job, false) ? job->ranks[0].port : hold_port(asked, false);
         if (port) asked->root = join_address("127.0.0.1", port);
         else decide(job, EXIT_FAILURE, false, "no free port on 127.0.0.1 (COLL_PORTS may leave none)");
         return;
@@ -680,22 +700,27 @@ static void start_all(struct job *job)
 
     if (asked->role != ROLE_HEAD && job->result < 0) {
         if (asked->check) choose_check(&job->options, job->own_path);
-        if (!job->ranks) job->ranks = must(calloc((size_t)asked->size, sizeof *job->ranks));
+        if (!job->ranks) make_ranks(job, asked->size);
         build_environment(&job->environment, asked);
         start_keeper(job);
-        while (job->started < asked->count && job->result < 0) {
-            start_rank(job);
+        job->target = asked->begin;
+        if (job->starts < asked->begin) job->starts = asked->begin;
+        for (int at = 0; at < asked->start && job->result < 0; at++) {
+            job->ranks[at].age = at;
+            start_rank(job, at);
             read_trouble(job);
         }
     }
     if (asked->role == ROLE_JOIN && job->listeners[0] >= 0 && job->may_go) add_joiners(job);
+    job->has_begun = true;
+    if (is_elastic(job) && job->up.in < 0) balance(job, -1);
     if (asked->timeout_ms && job->up.in < 0) job->timeout_at_ms = now_ms() + asked->timeout_ms;
 }
 
 /* Have our ranks ended, while another launcher still decides how the job ends? */
 static bool awaits_result(const struct job *job)
 {
-    return job->options.role == ROLE_JOIN && job->up.in >= 0 && job->may_go && !job->is_known;
+    return (job->options.role == ROLE_JOIN || is_elastic(job)) && job->up.in >= 0 && job->may_go && !job->is_known && !job->death;
 }
 
 /* All ranks have ended: wait until the launchers of other hosts have sent their data and ended.  A slow reader of our output
@@ -713,12 +738,22 @@ static void await_agents(struct job *job)
     }
 }
 
+/* --elastic: other launchers end when they know the result; those that have not begun are not waited for. */
+static void end_hosts(struct job *job)
+{
+    if (job->result < 0) tell_result(job, "");
+    for (int i = 0; i < job->host_count; i++) {
+        if (job->hosts[i]->state != HOST_RUNS) link_close(&job->hosts[i]->link);
+    }
+}
+
 static void end(struct job *job)
 {
     const int64_t ended_ms = now_ms(), until_ms = ended_ms + LEFTOVER_MS;
 
     report_suspect(job);
-    if (job->lost >= 0) evaluate_survivors(job);
+    if (job->lost >= 0 && !is_elastic(job)) evaluate_survivors(job);
+    if (is_elastic(job)) end_hosts(job);
     if (job->options.role == ROLE_HEAD && job->started > 0) await_agents(job);
     while (has_open_streams(job) && !job->hurried && now_ms() < until_ms) serve(job, until_ms);
     for (int i = 0; i < job->host_count; i++) {
@@ -748,8 +783,8 @@ static void die_of(int signal)
 int main(int argc, char **argv)
 {
     static struct job job = {
-        .result = -1, .suspect = -1, .lost = -1, .input = -1, .orders = -1, .up = { .in = -1, .out = { .fd = -1 } },
-        .listeners = { -1, -1, -1, -1 }
+        .result = -1, .suspect = -1, .lost = -1, .lost_status = EXIT_FAILURE, .input = -1, .orders = -1,
+        .up = { .in = -1, .out = { .fd = -1 } }, .listeners = { -1, -1, -1, -1 }
     };
 
     fill_standard_files();
@@ -759,7 +794,7 @@ int main(int argc, char **argv)
     prepare(&job);
     if (job.options.role == ROLE_AGENT) open_agent(&job);
     else name_job(&job.options);
-    if (job.options.size) job.ranks = must(calloc((size_t)job.options.size, sizeof *job.ranks));
+    if (job.options.size) make_ranks(&job, is_elastic(&job) && job.options.role == ROLE_JOIN ? MAX_RANKS : job.options.size);
 
     meet(&job);
     start_all(&job);

@@ -8,23 +8,27 @@
  *                     signal             for all ranks there
  *                     input              of rank 0; an empty one is its end
  *                     result            how the job ends
+ *                     start              --elastic: a process that joins, and where the job is
  *     other -> main   ready              properties of that host
  *                     output             of a rank: number = 2 * rank + (0: stdout, 1: stderr)
  *                     begun, ended       a rank
  *                     trouble            the program cannot be executed, or another error that ends the job
  *                     taken              bytes of input taken
+ *                     joined             --elastic: a process that was started has joined the job
+ *                     ports              --elastic: of the ranks there
  *     both ways       hello, challenge, proof, refused      see run_join.h
  *
  * The length is checked before use, and memory grows only with received data. */
 #ifndef RUN_FRAMES_H
 #define RUN_FRAMES_H
 
-enum { PROTOCOL = 1, HEADER_LENGTH = 12, FRAME_LIMIT = 8 << 20, GREETING_LIMIT = 1024, NOISE_LIMIT = 64 << 10 };
+enum { PROTOCOL = 2, HEADER_LENGTH = 12, FRAME_LIMIT = 8 << 20, GREETING_LIMIT = 1024, NOISE_LIMIT = 64 << 10 };
 
 enum frame_kind {
     FRAME_SETTINGS = 1, FRAME_GO, FRAME_SIGNAL, FRAME_INPUT, FRAME_RESULT,
     FRAME_READY, FRAME_OUTPUT, FRAME_BEGUN, FRAME_ENDED, FRAME_TROUBLE, FRAME_TAKEN,
-    FRAME_HELLO, FRAME_CHALLENGE, FRAME_PROOF, FRAME_REFUSED
+    FRAME_HELLO, FRAME_CHALLENGE, FRAME_PROOF, FRAME_REFUSED,
+    FRAME_START, FRAME_JOINED, FRAME_PORTS
 };
 
 struct frame {

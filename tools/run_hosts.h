@@ -147,6 +147,7 @@ static void send_settings(struct job *job, struct host *host)
     put_word(&body, "world=%s", asked->world);
     put_word(&body, "bind=%d", asked->bind);
     put_word(&body, "check=%d", asked->check);
+    if (asked->most) put_word(&body, "most=%d", asked->most);
     if (asked->key) put_word(&body, "key=%s", asked->key);
     put_environment(asked, &body);
     for (char **word = asked->program; *word; word++) put_word(&body, "arg=%s", *word);
@@ -183,17 +184,22 @@ static bool all_ready(const struct job *job)
     return true;
 }
 
+/* How many processes of the host begin. */
+static int count_first(const struct job *job, const struct host *host)
+{
+    const int left = job->options.begin - host->first;
+
+    return left < 0 ? 0 : left < host->count ? left : host->count;
+}
+
 /* Record the host's ranks, before they start. */
 static void add_remote_ranks(struct job *job, struct host *host)
 {
-    for (int at = host->first; at < host->first + host->count; at++) {
-        struct rank *rank = &job->ranks[at];
-        rank->host = host;
-        rank->running = true;
-        rank->started_ms = now_ms();
-        open_streams(job, at, job->host_count > 1 ? host->name : NULL);
-        job->started++;
-        job->alive++;
+    number_host(job, host, host->first);
+    for (int at = host->first; at < host->first + count_first(job, host); at++) {
+        job->ranks[at].is_member = true;
+        job->ranks[at].age = at;
+        begin_remote(job, host, at);
     }
     host->state = HOST_RUNS;
 }
@@ -204,11 +210,13 @@ static const char *find_root(const struct job *job)
     const struct host *first = job->hosts[0];
     bool is_one = true;
 
-    for (int i = 1; i < job->host_count; i++) is_one = is_one && strcmp(job->hosts[i]->machine, first->machine) == 0;
+    for (int i = 1; i < job->host_count; i++) {
+        is_one = is_one && job->hosts[i]->machine && strcmp(job->hosts[i]->machine, first->machine) == 0;
+    }
     if (is_one) return "127.0.0.1";
     if (!is_here(job, first->target)) return first->root;
     for (int i = 1; i < job->host_count; i++) {
-        if (*job->hosts[i]->seen) return job->hosts[i]->seen;
+        if (job->hosts[i]->seen && *job->hosts[i]->seen) return job->hosts[i]->seen;
     }
     return first->root;
 }
@@ -226,19 +234,97 @@ static char *given_root(const char *address, int port)
     return host;
 }
 
-static void start_hosts(struct job *job)
+static void send_go(struct job *job, struct host *host, int start)
 {
-    const int port = atoi(job->hosts[0]->port);
     struct bytes body = { 0 };
 
-    job->options.root = job->options.address ? given_root(job->options.address, port) : join_address(find_root(job), port);
-    job->wait_until_ms = 0;
-    for (int i = 0; i < job->host_count; i++) add_remote_ranks(job, job->hosts[i]);
-    for (int i = 0; i < job->host_count; i++) {
-        put_word(&body, "root=%s", job->options.root);
-        send_words(&job->hosts[i]->link, FRAME_GO, 0, &body);
-    }
+    put_word(&body, "root=%s", job->options.root);
+    put_word(&body, "first=%d", host->first);
+    put_word(&body, "count=%d", host->count);
+    put_word(&body, "size=%d", job->options.size);
+    put_word(&body, "begin=%d", job->options.begin);
+    put_word(&body, "start=%d", start);
+    send_words(&host->link, FRAME_GO, 0, &body);
     free(body.data);
+}
+
+/* With --elastic some hosts may be missing: they come behind the others, and have the last numbers. */
+static void sort_hosts(struct job *job)
+{
+    int ready = 0, first = 0;
+
+    for (int i = 0; i < job->host_count; i++) {
+        struct host *const host = job->hosts[i];
+        if (host->state != HOST_READY) continue;
+        memmove(job->hosts + ready + 1, job->hosts + ready, (size_t)(i - ready) * sizeof *job->hosts);
+        job->hosts[ready++] = host;
+    }
+    for (int i = 0; i < job->host_count; first += job->hosts[i++]->count) number_host(job, job->hosts[i], first);
+    const int slots = count_slots(job, HOST_READY);
+    if (job->options.begin > slots) job->options.begin = slots;
+}
+
+static void start_hosts(struct job *job)
+{
+    sort_hosts(job);
+    struct host *const leader = job->hosts[0];
+    const int port = atoi(leader->port);
+
+    leader->root = must(strdup(find_root(job)));
+    for (int i = 1; i < job->host_count; i++) {
+        if (strcmp(leader->root, "127.0.0.1") == 0) job->hosts[i]->root = leader->root;
+    }
+    job->options.root = job->options.address ? given_root(job->options.address, port) : join_address(leader->root, port);
+    job->wait_until_ms = 0;
+    job->has_begun = true;
+    job->starts = job->options.begin;
+    job->target = is_elastic(job) ? job->options.most : job->options.begin;
+    job->unfilled = job->target - job->options.begin;
+    for (int i = 0; i < job->host_count; i++) {
+        struct host *host = job->hosts[i];
+        if (host->state != HOST_READY) continue;
+        if (is_elastic(job)) take_ports(job, host, host->ports);
+        add_remote_ranks(job, host);
+    }
+    for (int i = 0; i < job->host_count; i++) {
+        struct host *host = job->hosts[i];
+        if (host->state == HOST_RUNS) send_go(job, host, count_first(job, host));
+    }
+}
+
+/* A host has answered, or never will.  With --elastic the others begin if they are enough. */
+static void start_if_ready(struct job *job)
+{
+    if (job->result >= 0 || job->has_begun) return;
+    if (all_ready(job)) {
+        start_hosts(job);
+    } else if (is_elastic(job)) {
+        const int ready = count_slots(job, HOST_READY), called = count_slots(job, HOST_CALLED);
+        if (ready + called < job->options.least) {
+            decide(job, EXIT_FAILURE, false, "the hosts that answer have %d slots, and --elastic %d:%d needs %d", ready,
+                   job->options.least, job->options.most, job->options.least);
+        } else if (!called) {
+            start_hosts(job);
+        }
+    }
+}
+
+/* Call lost hosts again, while processes may be started there. */
+static void call_again(struct job *job, int64_t now)
+{
+    for (int i = 0; i < job->host_count; i++) {
+        struct host *host = job->hosts[i];
+        if (!host->again_at_ms || now < host->again_at_ms || !job->has_begun) continue;
+        host->again_at_ms = 0;
+        if (job->result >= 0 || job->has_finished || job->stage != STAGE_RUN) continue;
+        if (!may_start(job)) continue;
+        if (host->errors.fd >= 0) end_stream(&host->errors);
+        host->status = -1;
+        host->is_late = true;
+        host->state = HOST_CALLED;
+        if (start_rsh(job, host)) send_settings(job, host);
+        else call_later(job, host);
+    }
 }
 
 /* ---- >>main launcher: frames from other launchers ---- */
@@ -264,6 +350,25 @@ static void complain(struct job *job, const struct host *host, const char *text)
     if (job->complaints++ < COMPLAINTS) say(job->err, "refused the launcher of %s: %s", host->name, text);
 }
 
+/* --elastic: the others go on, or begin, without this host. */
+static void lose_elastic(struct job *job, struct host *host, enum host_state state, const char *ending)
+{
+    char who[WHO_ROOM];
+
+    if (job->result >= 0 || job->has_finished || job->stage != STAGE_RUN) return;
+    if (state == HOST_RUNS) {
+        job->lost_status = EXIT_FAILURE;
+        say(job->err, "lost %s (%s): %s%s; the others go on", host->name, name_ranks_of(job, host, who),
+            ending ? "what connects to it " : "the connection to its launcher has ended", ending ? ending : "");
+    } else if (job->options.role == ROLE_HEAD && !host->again_ms) {
+        say(job->err, "%s: no launcher answers there: what connects to it %s; it is tried again later", host->name,
+            ending ? ending : "is silent");
+    }
+    if (job->options.role == ROLE_HEAD || state == HOST_RUNS) call_later(job, host);
+    if (job->options.role == ROLE_HEAD) start_if_ready(job);
+    balance(job, -1);
+}
+
 /* The connection is closed. */
 static void lose_host(struct job *job, struct host *host)
 {
@@ -287,7 +392,9 @@ static void lose_host(struct job *job, struct host *host)
 
     const char *ending = rsh_ending(host, how, sizeof how);
     if (host->errors.fd >= 0) drain_stream(&host->errors);
-    if (state == HOST_RUNS) {
+    if (is_elastic(job)) {
+        lose_elastic(job, host, state, ending);
+    } else if (state == HOST_RUNS) {
         decide(job, EXIT_FAILURE, false, "lost %s (%s): %s%s", host->name, name_ranks_of(job, host, who),
                ending ? "what connects to it " : "the connection to its launcher has ended", ending ? ending : "");
         begin_stop(job, NOTICE_MS);
@@ -317,17 +424,27 @@ static void take_output(struct job *job, struct host *host, const struct frame *
 
 static void take_ready(struct job *job, struct host *host, const struct frame *frame)
 {
-    if (host->state != HOST_CALLED) return;
+    if (host->state != HOST_CALLED || job->result >= 0) return;      /* the job has ended: the link will, too */
     if (find_number(frame, "protocol", 0, 1 << 20) != PROTOCOL) {
         decide(job, EXIT_FAILURE, false, "%s: coll-run there is of another version", host->name);
         return;
     }
-    host->root = must(strdup(find_word(frame, "root")));
+    const bool is_near = job->has_begun && strcmp(job->hosts[0]->root, "127.0.0.1") == 0
+                      && strcmp(find_word(frame, "machine"), job->hosts[0]->machine) == 0;
+    host->root = must(strdup(is_near ? "127.0.0.1" : find_word(frame, "root")));
     host->seen = must(strdup(find_word(frame, "seen")));
     host->machine = must(strdup(find_word(frame, "machine")));
     host->port = must(strdup(find_word(frame, "port")));
+    host->ports = must(strdup(find_word(frame, "ports")));
     host->state = HOST_READY;
-    if (all_ready(job)) start_hosts(job);
+    host->again_ms = 0;
+    if (job->has_begun) {
+        host->state = HOST_RUNS;
+        take_ports(job, host, host->ports);
+        send_go(job, host, 0);
+        balance(job, -1);
+    }
+    start_if_ready(job);
 }
 
 /* Handle a frame from another launcher.  Returns false if it is invalid. */
@@ -349,9 +466,21 @@ static bool take_from_host(struct job *job, struct host *host, const struct fram
     case FRAME_ENDED:
         if (at >= 0) note_end(job, at, (int)find_number(frame, "status", 0, 0xffff), find_number(frame, "ms", 0, LONG_MAX));
         return at >= 0;
+    case FRAME_JOINED:
+        if (at >= 0) job->ranks[at].is_member = job->ranks[at].running;
+        return at >= 0;
+    case FRAME_PORTS:
+        if (host->state == HOST_RUNS) take_ports(job, host, find_word(frame, "ports"));
+        return true;
     case FRAME_TROUBLE: {
         const long result = find_number(frame, "result", 1, 255);
         char *text = printable(find_word(frame, "text"), 1000);
+        if (host->is_late) {                    /* the others go on without it */
+            say(job->err, "%s: %s", host->name, text);
+            free(text);
+            lose_host(job, host);
+            return true;
+        }
         decide(job, result > 0 ? (int)result : EXIT_FAILURE, false, "%s: %s", host->name, text);
         kill_now(job);
         free(text);
@@ -444,7 +573,7 @@ static void send_ready(struct job *job)
     const char *ssh = getenv("SSH_CONNECTION");
     char client[64] = "", server[64] = "";
     struct bytes body = { 0 };
-    const int port = hold_port(&job->options, true);
+    const int port = is_elastic(job) && hold_ports(job, true) ? job->ranks[0].port : hold_port(&job->options, true);
 
     if (!port) {
         give_up(job, EXIT_FAILURE, "no free port (COLL_PORTS may leave none)");
@@ -459,6 +588,7 @@ static void send_ready(struct job *job)
     put_word(&body, "root=%s", server);
     put_word(&body, "seen=%s", client);
     put_word(&body, "port=%d", port);
+    if (is_elastic(job)) put_ports(job, &body);
     put_machine(&body);
     send_words(&job->up, FRAME_READY, 0, &body);
     free(body.data);
@@ -469,11 +599,14 @@ static bool take_numbers(struct options *asked, const struct frame *frame)
 {
     const long first = find_number(frame, "first", 0, MAX_RANKS), count = find_number(frame, "count", 1, MAX_RANKS);
     const long size = find_number(frame, "size", 1, MAX_RANKS);
+    const long begin = find_number(frame, "begin", 1, MAX_RANKS), start = find_number(frame, "start", 0, count);
 
-    if (first < 0 || count < 0 || size < 0 || first + count > size) return false;
+    if (first < 0 || count < 0 || size < 0 || first + count > (asked->most ? MAX_RANKS : size)) return false;
     asked->first = (int)first;
     asked->count = (int)count;
     asked->size = (int)size;
+    asked->begin = begin > 0 ? (int)begin : (int)size;
+    asked->start = start >= 0 ? (int)start : (int)count;
     return true;
 }
 
@@ -489,6 +622,8 @@ static bool take_settings(struct job *job, const struct frame *frame)
         give_up(job, EXIT_FAILURE, "coll-run here is of another version");
         return true;
     }
+    const long most = find_number(frame, "most", 1, MAX_RANKS);
+    asked->most = most > 0 ? (int)most : 0;
     if (!take_numbers(asked, frame) || asked->world) return false;
     asked->threads = (int)find_number(frame, "threads", 0, 1024);
     asked->bind = find_number(frame, "bind", 0, 1) == 1;
@@ -505,6 +640,18 @@ static bool take_settings(struct job *job, const struct frame *frame)
     }
     send_ready(job);
     return true;
+}
+
+/* A process that joins is to be started here. */
+static bool take_start(struct job *job, const struct frame *frame)
+{
+    const int at = (int)frame->number - job->options.first;
+    const char *where = find_word(frame, "where");
+    const bool is_right = is_elastic(job) && job->may_go && at >= 0 && at < job->options.count && !job->ranks[at].running
+                       && strlen(where) < WHERE_ROOM;
+
+    if (is_right) want_rank(job, at, where);
+    return is_right;
 }
 
 /* Input for a local rank 0.  The main launcher respects the window. */

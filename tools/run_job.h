@@ -17,10 +17,12 @@ enum {
     FIRST_MS    = 300,          /* several hosts: a report of a crash may arrive later       */
     SILENT_MS   = 10000,        /* after all ranks: until other launchers end                */
     REPORT_MS   = 5000,         /* interval of lines about missing launchers                 */
-    JOINER_MS    = 10000        /* limit for the handshake of a launcher                     */
+    JOINER_MS    = 10000,       /* limit for the handshake of a launcher                     */
+    AGAIN_MS    = 1000,         /* --elastic: until a lost host is called again, at first    */
+    AGAIN_MOST_MS = 60000       /* and at most                                               */
 };
 
-enum { WHO_ROOM = 300, LISTENERS = 4, INPUT_WINDOW = 64 << 10, COMPLAINTS = 20, UNKNOWN_MOST = 16 };
+enum { WHERE_ROOM = 300, WHO_ROOM = 300, LISTENERS = 4, INPUT_WINDOW = 64 << 10, COMPLAINTS = 20, UNKNOWN_MOST = 16 };
 
 enum host_state {
     HOST_CALLED,                /* connected                                                 */
@@ -42,8 +44,10 @@ struct host {
     struct link link;
     struct stream errors;       /* errors of ssh and of the launcher there                   */
     int64_t until_ms;           /* limit for the handshake; 0: none                          */
-    char *root, *seen, *machine, *port;     /* reported by it (run_hosts.h)                  */
+    char *root, *seen, *machine, *port, *ports;     /* reported by it (run_hosts.h)          */
     struct bytes hello, nonce;  /* of the handshake (run_join.h)                             */
+    bool is_late;               /* --elastic: it has come after the start                    */
+    int64_t again_at_ms, again_ms;      /* --elastic: when it is called again (0: never), and how long after the loss */
 };
 
 struct rank {
@@ -53,6 +57,15 @@ struct rank {
     int status;                     /* of waitpid                                            */
     int64_t started_ms, ran_ms;
     struct stream out[2];
+
+    bool is_member;                 /* --elastic: it has been in the job, and                */
+    bool has_left;                  /* has left it in order: not to be started again         */
+    bool is_wanted;                 /* to be started here, once its last output has been read */
+    char where[WHERE_ROOM];         /* COLL_ADDR of a process that joins; "": of a first one */
+    int joined;                     /* it writes there once it has joined; -1: nothing       */
+    int port;                       /* where it listens                                      */
+    int age;                        /* the number of its start                               */
+    int64_t ended_ms;
 };
 
 /* The next step against ranks that still run when the job must end. */
@@ -96,9 +109,18 @@ struct job {
     size_t in_flight;               /* bytes of input in flight to another host              */
 
     enum stage stage;
-    int64_t timeout_at_ms, stage_at_ms, wait_until_ms, report_at_ms, progress_at_ms;   /* 0: not set */
+    int64_t timeout_at_ms, stage_at_ms, wait_until_ms, report_at_ms, progress_at_ms, wanted_at_ms;  /* 0: not set */
     int suspect;                    /* the rank that may have failed first; -1: none         */
     int lost;                       /* the first rank that failed with --survive; -1: none   */
+
+    int capacity;                   /* of ranks                                              */
+    int target;                     /* --elastic: processes that there should be             */
+    int restarted, starts;          /* processes: started again; started                     */
+    int unfilled;                   /* -H: slots that were missing at the start              */
+    int next_number;                /* of the slots of a launcher that comes later           */
+    int lost_status;                /* exit status of the last one that failed               */
+    bool has_begun, has_finished;   /* ranks were started; one has ended well                */
+    char own_address[128];          /* of this host, for others; "": 127.0.0.1               */
     int result;                   /* our exit status; -1: no failure so far                */
     int death;                      /* the signal that ends this process; 0: none            */
     bool hurried;                   /* do not wait for a reader that does not read           */
@@ -111,16 +133,19 @@ static struct stream *stream_of(const struct job *job, int at)
     return &job->ranks[at / 2].out[at % 2];
 }
 
-/* Send the result to launchers that print it themselves: those of --join. */
+static bool is_elastic(const struct job *job) { return job->options.most > 0; }
+
+/* Send the result to launchers that print it themselves, those of --join, and to those that wait for it. */
 static void tell_result(struct job *job, const char *text)
 {
     struct bytes body = { 0 };
 
     for (int i = 0; i < job->host_count; i++) {
         struct host *host = job->hosts[i];
-        if (job->options.role != ROLE_JOIN || host->link.in < 0 || host->state < HOST_READY) continue;
+        const bool is_joiner = job->options.role == ROLE_JOIN;
+        if ((!is_joiner && !is_elastic(job)) || host->link.in < 0 || host->state < HOST_READY) continue;
         put_word(&body, "result=%d", job->result < 0 ? 0 : job->result);
-        put_word(&body, "text=%s", text);
+        put_word(&body, "text=%s", is_joiner ? text : "");
         send_words(&host->link, FRAME_RESULT, 0, &body);
     }
     free(body.data);
@@ -160,6 +185,8 @@ static const char *name_ranks_of(const struct job *job, const struct host *host,
 /* ---- >>stopping ---- */
 
 static void order_signal(const struct job *job, int signal);
+static void take_end(struct job *job, int at);
+static void hear_joined(struct job *job, int at);
 
 /* Signal the local ranks.  A head has none; its connecting commands carry its signals. */
 static void signal_own_ranks(const struct job *job, int signal)
@@ -331,8 +358,8 @@ static void report_first(struct job *job, int at)
     begin_stop(job, NOTICE_MS);
 }
 
-/* A rank failed; the others continue (--survive). */
-static void report_lost(struct job *job, int at)
+/* A rank failed; the others continue (--survive, --elastic). */
+static void report_lost(struct job *job, int at, const char *then)
 {
     struct rank *rank = &job->ranks[at];
     char how[128], who[WHO_ROOM];
@@ -340,7 +367,7 @@ static void report_lost(struct job *job, int at)
     for (int i = 0; i < 2; i++) drain_stream(&rank->out[i]);
     describe(rank->status, threads_of(job) > 1, how, sizeof how);
     if (!job->options.quiet) {
-        say(job->err, "%s %s after %.1f s; the others go on", name_rank(job, at, who), how, (double)rank->ran_ms / 1000.0);
+        say(job->err, "%s %s after %.1f s; %s", name_rank(job, at, who), how, (double)rank->ran_ms / 1000.0, then);
     }
     if (job->lost < 0) job->lost = at;
 }
@@ -362,7 +389,7 @@ static void suspect(struct job *job, int at)
 
     if (job->result >= 0 || job->up.in >= 0) return;
     if (job->options.survive) {
-        report_lost(job, at);
+        report_lost(job, at, "the others go on");
         return;
     }
     if (known < 0) job->report_at_ms = now_ms() + (job->host_count > 0 ? FIRST_MS : 0);
@@ -384,9 +411,13 @@ static void note_end(struct job *job, int at, int status, int64_t ran_ms)
     struct bytes body = { 0 };
 
     if (!rank->running) return;
+    if (rank->joined >= 0) hear_joined(job, at);
+    if (rank->joined >= 0) close(rank->joined);
+    rank->joined = -1;
     rank->running = false;
     rank->status = status;
     rank->ran_ms = ran_ms;
+    rank->ended_ms = now_ms();
     job->alive--;
     if (job->up.in >= 0) {
         for (int i = 0; i < 2; i++) {
@@ -397,7 +428,8 @@ static void note_end(struct job *job, int at, int status, int64_t ran_ms)
         send_words(&job->up, FRAME_ENDED, (uint32_t)(job->options.first + at), &body);
         free(body.data);
     }
-    if (status != 0) suspect(job, at);
+    if (is_elastic(job)) take_end(job, at);
+    else if (status != 0) suspect(job, at);
 }
 
 /* Print one line for each status of the other failed ranks. */

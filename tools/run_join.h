@@ -10,7 +10,8 @@
  * key refuse each other.
  *
  * Rank 0 listens at the address by which the others reached the main launcher, on a port that the main launcher holds.  So a host
- * name that means 127.0.1.1 on its own machine works. */
+ * name that means 127.0.1.1 on its own machine works.  If the main launcher begins alone, and others may come later (--elastic),
+ * it is the address of --join, or that of the default route. */
 #ifndef RUN_JOIN_H
 #define RUN_JOIN_H
 
@@ -202,6 +203,8 @@ static bool take_hello(struct job *job, struct host *host, const struct frame *f
     else if (find_number(frame, "key", 0, 1) != (asked->key ? 1 : 0))
         snprintf(text, sizeof text, "%s", asked->key ? "a key is needed here, and it has none (COLL_KEY, --key-file)"
                                                      : "it has a key, and the launcher that listens has none");
+    else if (find_number(frame, "least", 0, MAX_RANKS) != asked->least)
+        snprintf(text, sizeof text, "its --elastic is another one than here");
     else if (find_number(frame, "size", 1, MAX_RANKS) != asked->size || find_number(frame, "threads", 0, 1024) != asked->threads)
         snprintf(text, sizeof text, "its --size or --threads is another one than here: %d ranks, %d threads",
                  asked->size * threads_of(job), asked->threads);
@@ -240,14 +243,22 @@ static void take_proof(struct job *job, struct host *host, const struct frame *f
             return;
         }
     }
-    const int present = count_present(job);
-    if (present + host->count > job->options.size) {
-        if (present == job->options.size) snprintf(text, sizeof text, "all %d ranks are there already", present * threads);
+    const bool is_late = is_elastic(job) && job->may_go;
+    const int present = is_late ? count_living(job) : count_present(job);
+    if (is_late ? present >= job->options.size || job->next_number + host->count > MAX_RANKS
+                : present + host->count > job->options.size) {
+        if (present >= job->options.size || is_late)
+            snprintf(text, sizeof text, "all %d ranks are there already", present * threads);
         else snprintf(text, sizeof text, "it brings %d ranks, and only %d are missing", host->count * threads,
                       (job->options.size - present) * threads);
         refuse(job, host, text);
         return;
     }
+    char there[128], here[128];
+    end_text(host->link.in, true, there, sizeof there);
+    end_text(host->link.in, false, here, sizeof here);
+    host->root = must(strdup(there));
+    host->seen = must(strdup(here));
     free(host->name);
     host->name = printable(find_word(&hello, "host"), 100);
     host->link.most = FRAME_LIMIT;
@@ -263,7 +274,8 @@ static char *list_present(const struct job *job)
     size_t length = 0;
     FILE *out = must(open_memstream(&text, &length));
 
-    fprintf(out, "%d of %d ranks have come (%s: %d", count_present(job) * threads, job->options.size * threads, job->own_name,
+    fprintf(out, "%d of %d ranks have come (%s: %d", count_present(job) * threads,
+            (is_elastic(job) ? job->options.begin : job->options.size) * threads, job->own_name,
             job->options.count * threads);
     for (int i = 0; i < job->host_count; i++) {
         const struct host *host = job->hosts[i];
@@ -276,13 +288,32 @@ static char *list_present(const struct job *job)
 
 /* All are present: send numbers and the address of rank 0.  Rank 0 listens at the address by which the others reached this
  * host, or on all, if these differ.  Each launcher derives the address from its own connection. */
+static void send_place(struct job *job, struct host *host, int start)
+{
+    const int port = job->ranks[0].port;
+    struct bytes body = { 0 };
+
+    put_word(&body, "first=%d", host->first);
+    put_word(&body, "count=%d", host->count);
+    put_word(&body, "size=%d", job->options.size);
+    put_word(&body, "begin=%d", job->options.begin);
+    put_word(&body, "start=%d", start);
+    put_word(&body, "world=%s", job->options.world);
+    put_word(&body, "port=%d", port);
+    if (job->options.address) put_word(&body, "root=%s", job->options.root);
+    send_words(&host->link, FRAME_GO, 0, &body);
+    free(body.data);
+}
+
 static void start_joiners(struct job *job)
 {
-    const int port = hold_port(&job->options, true);
-    struct bytes body = { 0 };
+    const int port = is_elastic(job) && hold_ports(job, true) ? job->ranks[0].port : hold_port(&job->options, true);
     char here[128] = "", other[128];
     int first = job->options.count;
 
+    if (is_elastic(job)) job->options.begin = count_present(job);
+    job->options.start = job->options.count;
+    job->ranks[0].port = port;
     if (!port) {
         decide(job, EXIT_FAILURE, false, "no free port (COLL_PORTS may leave none)");
         return;
@@ -290,8 +321,15 @@ static void start_joiners(struct job *job)
     for (int i = 0; i < job->host_count; i++) {
         if (job->hosts[i]->state != HOST_READY) continue;
         end_text(job->hosts[i]->link.in, false, other, sizeof other);
+        if (!*job->own_address) snprintf(job->own_address, sizeof job->own_address, "%s", other);
         if (*here && strcmp(here, other) != 0) snprintf(other, sizeof other, "%s", strchr(other, ':') ? "::" : "0.0.0.0");
         snprintf(here, sizeof here, "%s", other);
+    }
+    if (!*here && is_elastic(job) && !says_loopback(job->options.join)) {     /* others may come from other hosts */
+        end_text(job->listeners[0], false, here, sizeof here);
+        const bool is_any = strcmp(here, "0.0.0.0") == 0 || strcmp(here, "::") == 0;
+        if (is_any && !outer_address(here, sizeof here) && !interface_address(here, sizeof here)) here[0] = '\0';
+        snprintf(job->own_address, sizeof job->own_address, "%s", here);
     }
     if (job->options.address) job->options.root = given_root(job->options.address, port);
     else job->options.root = join_address(*here ? here : "127.0.0.1", port);
@@ -300,17 +338,28 @@ static void start_joiners(struct job *job)
         if (host->state != HOST_READY) continue;
         host->first = first;
         first += host->count;
-        put_word(&body, "first=%d", host->first);
-        put_word(&body, "count=%d", host->count);
-        put_word(&body, "size=%d", job->options.size);
-        put_word(&body, "world=%s", job->options.world);
-        put_word(&body, "port=%d", port);
-        if (job->options.address) put_word(&body, "root=%s", job->options.root);
-        send_words(&host->link, FRAME_GO, 0, &body);
+        send_place(job, host, host->count);
     }
-    free(body.data);
+    job->next_number = first;
     job->may_go = true;
     job->wait_until_ms = job->progress_at_ms = 0;
+}
+
+static bool has_enough(const struct job *job)
+{
+    return count_present(job) >= (is_elastic(job) ? job->options.begin : job->options.size);
+}
+
+/* --elastic: a launcher comes after the start. */
+static void admit_late(struct job *job, struct host *host)
+{
+    number_host(job, host, job->next_number);
+    job->next_number += host->count;
+    host->is_late = true;
+    host->state = HOST_RUNS;
+    send_place(job, host, 0);
+    if (!job->options.quiet) say(job->err, "%s has come", host->name);
+    add_late(job, host);
 }
 
 /* Handle a frame from a connecting launcher.  Returns false if it is invalid. */
@@ -322,7 +371,8 @@ static bool take_from_joiner(struct job *job, struct host *host, const struct fr
     case HOST_CHALLENGED:
         if (frame->kind != FRAME_PROOF) return false;
         take_proof(job, host, frame);
-        if (!job->may_go && count_present(job) == job->options.size) start_joiners(job);
+        if (!job->may_go && has_enough(job)) start_joiners(job);
+        else if (job->may_go && host->state == HOST_READY) admit_late(job, host);
         return true;
     default:
         return take_from_host(job, host, frame);
@@ -351,6 +401,7 @@ static void send_hello(struct job *job)
     put_word(&body, "count=%d", asked->count);
     put_word(&body, "size=%d", asked->size);
     put_word(&body, "threads=%d", asked->threads);
+    put_word(&body, "least=%d", asked->least);
     put_word(&body, "host=%s", job->own_name);
     put_word(&body, "nonce=%s", nonce);
     append(&job->hello, body.data, body.length);
@@ -396,6 +447,16 @@ static bool take_place(struct job *job, const struct frame *frame)
 
     if (!job->is_proved || port < 0 || !take_numbers(&job->options, frame)) return false;
     if (job->options.count != count || job->options.size != size) return false;
+    if (is_elastic(job)) {
+        struct bytes body = { 0 };
+        if (!hold_ports(job, true)) {
+            give_up(job, EXIT_FAILURE, "no free port (COLL_PORTS may leave none)");
+            return true;
+        }
+        put_ports(job, &body);
+        send_words(&job->up, FRAME_PORTS, 0, &body);
+        free(body.data);
+    }
     end_text(job->up.in, true, there, sizeof there);
     job->options.world = printable(find_word(frame, "world"), 64);
     job->options.root = *root ? printable(root, 255) : join_address(there, (int)port);
@@ -476,7 +537,7 @@ static void join_others(struct job *job)
         if (!job->options.key && !says_loopback(job->options.join)) {
             say(job->err, "without a key (COLL_KEY, --key-file) any process that reaches %s can join", job->options.join);
         }
-        if (count_present(job) == job->options.size) start_joiners(job);
+        if (has_enough(job)) start_joiners(job);
     } else {
         dial_leader(job);
         if (job->up.in >= 0) job->wait_until_ms = now_ms() + JOINER_MS;

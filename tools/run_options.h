@@ -5,7 +5,7 @@
 #ifndef RUN_OPTIONS_H
 #define RUN_OPTIONS_H
 
-enum { MAX_RANKS = 4096, MAX_SIZE = 65536 };
+enum { MAX_RANKS = 4096, MAX_SIZE = 65536, WAITING_MOST = 256 };
 
 enum { EXIT_USAGE = 2, EXIT_TIMEOUT = 124, EXIT_CANNOT_EXECUTE = 126, EXIT_NOT_FOUND = 127 };
 
@@ -31,12 +31,16 @@ struct slot {
 struct options {
     enum role role;
     int size;                       /* processes of the job: `threads` ranks each            */
-    int count;                      /* of these, started here                                */
+    int count;                      /* of these, here; with --elastic some may be spare      */
     int first;                      /* first of those                                        */
     int threads;                    /* ranks per process; 0: 1, and --threads was not given  */
     int64_t timeout_ms;             /* 0: none                                               */
     int64_t wait_ms;                /* time limit for launchers to connect                   */
     bool raw, quiet, dry_run, bind, check, survive;
+    int least, most;                /* --elastic: processes; most 0: not elastic             */
+    int begin;                      /* processes with which the job begins                   */
+    int start;                      /* of these, started here                                */
+    int restarts;                   /* --restart                                             */
     char **program;                 /* and its arguments                                     */
     struct words settings;          /* --env                                                 */
     struct slot *slots;             /* -H, --hostfile                                        */
@@ -52,7 +56,7 @@ struct options {
 /* Variables that coll-run sets.  In both lists a trailing * matches any rest. */
 static const char *const own_variables[] = {
     "COLL_RANK", "COLL_SIZE", "COLL_LOCAL_RANK", "COLL_LOCAL_SIZE", "COLL_ADDR", "COLL_WORLD",
-    "COLL_THREADS", NULL
+    "COLL_THREADS", "COLL_JOIN", "COLL_JOINED", NULL
 };
 
 /* Variables in which other launchers number processes.  Under such a launcher they describe coll-run, not its ranks. */
@@ -93,6 +97,16 @@ static char **find_variable(const struct words *words, const char *setting)
         if (strncmp(words->list[i], setting, length) == 0) return &words->list[i];
     }
     return NULL;
+}
+
+static void remove_variable(struct words *words, const char *setting)
+{
+    char **place = find_variable(words, setting);
+
+    if (!place) return;
+    free(*place);
+    *place = words->list[--words->count];
+    words->list[words->count] = NULL;
 }
 
 static void add_word(struct words *words, char *word)
@@ -138,17 +152,34 @@ static _Noreturn RUN_PRINTF(1, 2) void usage_error(const char *format, ...)
 
 /* ---- >>hosts ---- */
 
-/* Parse all of `text` as a number from 1 to `most`. */
-static int parse_size(const char *option, const char *text, int most)
+/* Parse all of `text` as a number. */
+static int parse_number(const char *option, const char *text, int least, int most)
 {
     char *end;
     errno = 0;
     const long value = strtol(text, &end, 10);
 
-    if (!isdigit((unsigned char)text[0]) || *end || errno || value < 1 || value > most) {
-        usage_error("%s needs a whole number from 1 to %d, not '%s'", option, most, text);
+    if (!isdigit((unsigned char)text[0]) || *end || errno || value < least || value > most) {
+        usage_error("%s needs a whole number from %d to %d, not '%s'", option, least, most, text);
     }
     return (int)value;
+}
+
+static int parse_size(const char *option, const char *text, int most) { return parse_number(option, text, 1, most); }
+
+/* "2:8" */
+static void parse_elastic(struct options *asked, const char *text)
+{
+    char least[32];
+    const char *colon = strchr(text, ':');
+
+    if (!colon || (size_t)(colon - text) >= sizeof least) {
+        usage_error("--elastic needs MIN:MAX, the least and the most processes, not '%s'", text);
+    }
+    snprintf(least, sizeof least, "%.*s", (int)(colon - text), text);
+    asked->least = parse_size("MIN of --elastic", least, MAX_RANKS);
+    asked->most = parse_size("MAX of --elastic", colon + 1, MAX_RANKS);
+    if (asked->least > asked->most) usage_error("--elastic %s: MIN %d is more than MAX %d", text, asked->least, asked->most);
 }
 
 /* Add slots to a host, which may be in the list already. */
@@ -263,6 +294,10 @@ static const char help_options[] =
     "      --dry-run        print what would be started, and start nothing\n"
     "      --survive        a rank that fails does not end the others: for programs that continue without\n"
     "                       it (coll_shrink); the exit status is 0 if any rank succeeds\n"
+    "      --elastic MIN:MAX     a process that dies is replaced by one that joins (coll_grow); the job goes\n"
+    "                       on while there are MIN processes or more, and begins with MAX if there are slots\n"
+    "                       for them; see below\n"
+    "      --restart N      with --elastic: start at most N processes again (default: MAX)\n"
     "      --no-prefix      pass output on unchanged, without \"[rank] \" before each line\n"
     "  -q, --quiet          do not report which ranks failed and why\n"
     "  -h, --help           print this text\n"
@@ -278,6 +313,17 @@ static const char help_text[] =
     "Output arrives here, after \"[rank host] \".  If this coll-run ends, or the connection fails, the\n"
     "ranks there end too.  With --join, each machine prints the output of its own ranks, and all end with\n"
     "the first failure.  Launchers prove to each other that they know the key; nothing is encrypted.\n"
+    "\n"
+    "Elastic jobs: PROGRAM calls coll_init in any case, coll_shrink after a failure, and coll_grow from time\n"
+    "to time.  A process that is started again has COLL_JOIN=on instead of COLL_RANK and COLL_SIZE: coll_init\n"
+    "then waits, at most COLL_START_TIMEOUT_MS, until the others call coll_grow.  -n or the hosts give slots,\n"
+    "MAX or more; those that are not needed at first replace lost ones.  A host that is lost, or cannot be\n"
+    "reached at first, is tried again after 1 s, and then at doubling intervals up to 60 s, while restarts are\n"
+    "left.  With --join, the job begins when --size processes are there (default: MIN); launchers that come\n"
+    "later add theirs, up to MAX, and any of them but the first may end.  A process that SIGTERM ends, or that\n"
+    "exits with status 143, has left in order: it is not started again.  Once a process has exited with status\n"
+    "0, the job is about to end: none is started again, and processes that still wait to join are ended with\n"
+    "the last one.  The exit status is then 0.\n"
     "\n"
     "Output: each line of a rank is written whole, after \"[rank] \".\n"
     "A line of more than 64 KiB is written in pieces.\n"
@@ -296,7 +342,8 @@ static const char help_text[] =
     "\n"
     "Environment of a rank: COLL_RANK, COLL_SIZE, COLL_LOCAL_RANK, COLL_LOCAL_SIZE, COLL_ADDR,\n"
     "COLL_WORLD, COLL_THREADS; COLL_KEY if there is a key; OMP_NUM_THREADS = cores per\n"
-    "rank unless it is set.  The port of COLL_ADDR is free, and in COLL_PORTS if that is set.\n"
+    "rank unless it is set; with --elastic COLL_ELASTIC, COLL_PORTS, COLL_JOIN and COLL_JOINED.\n"
+    "The port of COLL_ADDR is free, and in COLL_PORTS if that is set.\n"
     "Variables by which torchrun, mpirun, Slurm and others number their processes are removed.\n"
     "\n"
     "Exit status: 0 if all ranks succeeded, else that of the rank that failed first (128 + the\n"
@@ -362,7 +409,7 @@ static void settle_key(struct options *asked, const char *key_file)
 }
 
 enum { NO_PREFIX = 256, ENV, VERSION, HOSTFILE, JOIN, SIZE, THREADS, WAIT, BIND, KEY_FILE, ADDRESS, RSH, LAUNCHER, LOG_DIR,
-       CHECK, DRY_RUN, SURVIVE, AGENT };
+       CHECK, DRY_RUN, SURVIVE, AGENT, ELASTIC, RESTART };
 
 static const struct option option_names[] = {
     { "timeout",   required_argument, NULL, 't' },       { "env",       required_argument, NULL, ENV },
@@ -375,7 +422,8 @@ static const struct option option_names[] = {
     { "rsh",       required_argument, NULL, RSH },       { "launcher",  required_argument, NULL, LAUNCHER },
     { "log-dir",   required_argument, NULL, LOG_DIR },   { "check",     no_argument,       NULL, CHECK },
     { "dry-run",   no_argument,       NULL, DRY_RUN },   { "agent",     no_argument,       NULL, AGENT },
-    { "survive",   no_argument,       NULL, SURVIVE },   { NULL, 0, NULL, 0 }
+    { "survive",   no_argument,       NULL, SURVIVE },   { "elastic",   required_argument, NULL, ELASTIC },
+    { "restart",   required_argument, NULL, RESTART },   { NULL, 0, NULL, 0 }
 };
 
 /* Handle one option.  Checks that involve several options follow once all are known. */
@@ -388,6 +436,8 @@ static void take_option(struct options *asked, int option, const char *value, co
     case 'q': asked->quiet = true; break;
     case NO_PREFIX: asked->raw = true; break;
     case SURVIVE: asked->survive = true; break;
+    case ELASTIC: parse_elastic(asked, value); break;
+    case RESTART: asked->restarts = parse_number("--restart", value, 0, 1000000); break;
     case ENV: add_setting(asked, value); break;
     case HOSTFILE: read_host_file(asked, value); break;
     case JOIN: asked->join = value; break;
@@ -430,6 +480,41 @@ static void settle_slots(struct options *asked)
     asked->count = 0;
 }
 
+/* --join: how many processes there are, at first or in all. */
+static void settle_join(struct options *asked, int threads)
+{
+    if (!asked->count) usage_error("say with -n how many processes to start on this machine");
+    if (asked->most) {
+        if (asked->count > asked->most) usage_error("-n %d is more than MAX %d of --elastic", asked->count, asked->most);
+        asked->begin = asked->size ? asked->size : asked->least;
+        if (asked->begin < asked->least || asked->begin > asked->most) {
+            usage_error("--size %d is not within --elastic %d:%d", asked->begin, asked->least, asked->most);
+        }
+        asked->size = asked->most;
+    }
+    if (!asked->size) usage_error("say with --size how many ranks there are in all");
+    if (asked->size % threads) usage_error("--size %d is no multiple of --threads %d", asked->size, threads);
+    asked->size /= threads;
+    if (asked->size < asked->count) usage_error("--size is less than the ranks of this machine");
+    if (asked->size > MAX_RANKS) usage_error("%d processes: the most is %d", asked->size, MAX_RANKS);
+    asked->role = ROLE_JOIN;
+}
+
+/* Processes of an elastic job have one rank each, and there is a slot for each of the most. */
+static void settle_elastic(struct options *asked)
+{
+    if (!asked->most && asked->restarts >= 0) usage_error("--restart goes with --elastic");
+    if (!asked->begin) asked->begin = asked->most && asked->most < asked->size ? asked->most : asked->size;
+    asked->start = asked->count < asked->begin ? asked->count : asked->begin;
+    if (!asked->most) return;
+    if (asked->threads > 1) usage_error("--elastic is for processes of one rank: leave --threads out");
+    if (asked->check) usage_error("--check and --elastic exclude each other");
+    if (asked->most > asked->size) {
+        usage_error("--elastic %d:%d: MAX is more than the %d slots", asked->least, asked->most, asked->size);
+    }
+    if (asked->restarts < 0) asked->restarts = asked->most;
+}
+
 /* Derive the role from all options, and check them. */
 static void settle_role(struct options *asked)
 {
@@ -443,18 +528,13 @@ static void settle_role(struct options *asked)
     if (asked->slot_count) {
         settle_slots(asked);
     } else if (asked->join) {
-        if (!asked->count) usage_error("say with -n how many processes to start on this machine");
-        if (!asked->size) usage_error("say with --size how many ranks there are in all");
-        if (asked->size % threads) usage_error("--size %d is no multiple of --threads %d", asked->size, threads);
-        asked->size /= threads;
-        if (asked->size < asked->count) usage_error("--size is less than the ranks of this machine");
-        if (asked->size > MAX_RANKS) usage_error("%d processes: the most is %d", asked->size, MAX_RANKS);
-        asked->role = ROLE_JOIN;
+        settle_join(asked, threads);
     } else {
         if (!asked->count) usage_error("say with -n how many ranks to start, or with -H where");
         asked->size = asked->count;
     }
     if ((long)asked->size * threads > MAX_SIZE) usage_error("more than %d ranks", MAX_SIZE);
+    settle_elastic(asked);
 }
 
 static void parse_options(struct options *asked, int argc, char **argv)
@@ -463,6 +543,7 @@ static void parse_options(struct options *asked, int argc, char **argv)
     const char *key_file = NULL;
 
     opterr = 0;
+    asked->restarts = -1;
     asked->rsh = getenv("COLL_RSH");
     for (int option; (option = getopt_long(argc, argv, letters, option_names, NULL)) != -1;) {
         if (option == ':') usage_error("option '%s' needs a value", argv[optind - 1]);
@@ -507,8 +588,9 @@ static void build_environment(struct words *words, const struct options *asked)
         set_variable(words, "%s", asked->settings.list[i]);
     }
     set_variable(words, "COLL_WORLD=%s", asked->world);
-    set_variable(words, "COLL_SIZE=%d", asked->size * threads);
-    set_variable(words, "COLL_LOCAL_SIZE=%d", asked->count * threads);
+    set_variable(words, "COLL_SIZE=%d", asked->begin * threads);
+    set_variable(words, "COLL_LOCAL_SIZE=%d", (asked->count < asked->begin ? asked->count : asked->begin) * threads);
+    if (asked->most) set_variable(words, "COLL_ELASTIC=%d", asked->most < WAITING_MOST ? asked->most : WAITING_MOST);
     set_variable(words, "COLL_ADDR=%s", asked->root);
     set_variable(words, "COLL_THREADS=%d", threads);
     if (asked->key) set_variable(words, "COLL_KEY=%s", asked->key);

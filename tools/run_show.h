@@ -11,7 +11,7 @@ static void show_process(const struct options *asked, int number, int local, int
 
     printf("rank %d%s%s: ", number * threads, host ? " on " : "", host ? host : "");
     printf("COLL_RANK=%d COLL_SIZE=%d COLL_LOCAL_RANK=%d COLL_LOCAL_SIZE=%d COLL_ADDR=%s COLL_WORLD=NAME ", number * threads,
-           asked->size * threads, local * threads, local_count * threads, root);
+           asked->begin * threads, local * threads, local_count * threads, root);
     printf("COLL_THREADS=%d ", threads);
     if (asked->key || asked->role == ROLE_HEAD) printf("COLL_KEY=... ");
     for (size_t i = 0; i < asked->settings.count; i++) {
@@ -40,7 +40,8 @@ static void show_hosts(const struct job *job, char *root)
         if (is_here(job, slot->target)) printf("%s: %s --agent\n", slot->target, job->own_path);
         else printf("%s: %s %s %s\n", slot->target, rsh + strlen("exec "), slot->target, words);
         free(words);
-        for (int k = 0; k < slot->count; k++, number++) show_process(asked, number, k, slot->count, slot->target, root);
+        for (int k = 0; k < slot->count && number < asked->begin; k++, number++)
+            show_process(asked, number, k, slot->count, slot->target, root);
     }
     free(command);
     free(rsh);
@@ -58,7 +59,7 @@ static int show_plan(const struct job *job)
         show_hosts(job, root);
     } else {
         if (asked->role == ROLE_JOIN) printf("if this machine is the first at %s:\n", asked->join);
-        for (int i = 0; i < asked->count; i++) show_process(asked, i, i, asked->count, NULL, root);
+        for (int i = 0; i < asked->start; i++) show_process(asked, i, i, asked->count, NULL, root);
     }
     return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -119,22 +119,38 @@ static void release_child(const struct job *job)
     sigprocmask(SIG_SETMASK, &job->mask_before, NULL);
 }
 
-/* In the child: execute the rank.  `ends`: its output, its error output, and for rank 0 its input, or -1 to inherit ours.
- * Returns only on failure, with errno. */
-static void become_rank(struct job *job, int at, const int ends[3])
+/* In the child, with --elastic: a process listens at its own port.  If it joins (`where`), it reports that at `joined`. */
+static void set_elastic(struct job *job, int at, const char *where, int joined)
+{
+    struct words *words = &job->environment;
+
+    set_variable(words, "COLL_PORTS=%d", job->ranks[at].port);
+    if (!*where) return;
+    remove_variable(words, "COLL_RANK=");
+    remove_variable(words, "COLL_SIZE=");
+    set_variable(words, "COLL_ADDR=%s", where);
+    set_variable(words, "COLL_JOIN=on");
+    set_variable(words, "COLL_JOINED=%d", joined);
+    fcntl(joined, F_SETFD, 0);
+}
+
+/* In the child: execute the rank.  `ends`: its output, its error output, and its input, or -1 to inherit ours (rank 0); or where
+ * it reports that it has joined.  Returns only on failure, with errno. */
+static void become_rank(struct job *job, int at, const char *where, const int ends[3])
 {
     cpu_set_t cores;
 
     prepare_child(job, job->keeper);
-    if (job->options.first + at > 0) {
+    if (job->options.first + at > 0 || *where) {
         close(STDIN_FILENO);                    /* open uses the lowest free number          */
         if (open("/dev/null", O_RDONLY) < 0) return;
     }
-    if (ends[2] >= 0 && dup2(ends[2], STDIN_FILENO) < 0) return;
+    if (ends[2] >= 0 && !*where && dup2(ends[2], STDIN_FILENO) < 0) return;
     if (dup2(ends[0], STDOUT_FILENO) < 0 || dup2(ends[1], STDERR_FILENO) < 0) return;
 
     set_variable(&job->environment, "COLL_RANK=%d", (job->options.first + at) * threads_of(job));
     set_variable(&job->environment, "COLL_LOCAL_RANK=%d", at * threads_of(job));
+    if (is_elastic(job)) set_elastic(job, at, where, ends[2]);
     release_child(job);
     if (job->options.bind && share_of_cores(at, job->options.count, &cores)) sched_setaffinity(0, sizeof cores, &cores);
     environ = job->environment.list;
@@ -149,6 +165,7 @@ struct message {
     enum order what;
     int number;                     /* of the rank; or a signal                              */
     int value;                      /* pid or -errno; or the status                          */
+    char where[WHERE_ROOM];         /* as in struct rank                                     */
 };
 
 /* Kill our children.  Orphaned descendants become our children. */
@@ -227,16 +244,16 @@ static ssize_t receive_message(int fd, struct message *m, int ends[3], int flags
 
 static void order_signal(const struct job *job, int signal)
 {
-    send_message(job->orders, (struct message){ ORDER_SIGNAL, signal, 0 }, NULL, 0);
+    send_message(job->orders, (struct message){ ORDER_SIGNAL, signal, 0, "" }, NULL, 0);
 }
 
 /* In the keeper: start rank `at`, and report its pid. */
-static void keeper_start(struct job *job, int fd, int at, const int ends[3])
+static void keeper_start(struct job *job, int fd, int at, const char *where, const int ends[3])
 {
     const pid_t pid = fork();
 
     if (pid == 0) {
-        become_rank(job, at, ends);
+        become_rank(job, at, where, ends);
         const int error = errno;
         const ssize_t written = write(job->trouble[1], &error, sizeof error);
         _exit(written > 0 ? EXIT_NOT_FOUND : EXIT_FAILURE);
@@ -248,9 +265,9 @@ static void keeper_start(struct job *job, int fd, int at, const int ends[3])
     if (pid > 0) {
         setpgid(pid, job->keeper);              /* the child does the same; either may be first */
         job->ranks[at].pid = pid;
-        job->started = at + 1;
+        if (job->started <= at) job->started = at + 1;
     }
-    send_message(fd, (struct message){ NEWS_STARTED, at, pid > 0 ? (int)pid : -error }, NULL, 0);
+    send_message(fd, (struct message){ NEWS_STARTED, at, pid > 0 ? (int)pid : -error, "" }, NULL, 0);
 }
 
 /* In the keeper: signal the group, and ranks outside it.  SIGKILL goes to all descendants, but not to the keeper. */
@@ -275,7 +292,7 @@ static void keeper_reap(struct job *job, int fd)
         for (int i = 0; i < job->started; i++) {
             if (job->ranks[i].pid != pid) continue;
             job->ranks[i].pid = 0;
-            send_message(fd, (struct message){ NEWS_ENDED, i, status }, NULL, 0);
+            send_message(fd, (struct message){ NEWS_ENDED, i, status, "" }, NULL, 0);
         }
     }
 }
@@ -305,7 +322,7 @@ static _Noreturn void keep(struct job *job, int fd)
         keeper_reap(job, fd);
         if (!p[0].revents) continue;
         if (receive_message(fd, &m, ends, 0) <= 0) break;
-        if (m.what == ORDER_START) keeper_start(job, fd, m.number, ends);
+        if (m.what == ORDER_START) keeper_start(job, fd, m.number, m.where, ends);
         else keeper_signal(job, m.number);
         kills = kills || (m.what == ORDER_SIGNAL && m.number == SIGKILL);
     }
@@ -356,7 +373,8 @@ static void open_streams(struct job *job, int at, const char *host)
     if (job->options.log_dir) {
         char *path;
         must(asprintf(&path, "%s/rank-%d.log", job->options.log_dir, number * threads_of(job)) < 0 ? NULL : path);
-        log = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+        if (rank->out[0].log > 0) close(rank->out[0].log);                  /* of the process before it */
+        log = open(path, O_WRONLY | O_CREAT | (rank->started_ms ? 0 : O_TRUNC) | O_APPEND | O_CLOEXEC, 0666);
         if (log < 0) decide(job, EXIT_FAILURE, false, "cannot write to %s: %s", path, strerror(errno));
         free(path);
     }
@@ -366,12 +384,26 @@ static void open_streams(struct job *job, int at, const char *host)
         stream->log = log;
         stream->sink = is_agent ? &job->up.out : i ? job->err : &job->sinks[0];
         stream->framed = is_agent ? 1 + 2 * (uint32_t)number + (uint32_t)i : 0;
+        free(stream->prefix);
         stream->prefix = make_prefix(job, at, host);
     }
 }
 
-/* Open the pipes of a rank: our ends do not block, its ends do.  Returns false, with errno, without descriptors. */
-static bool open_pipes(struct job *job, int at, int theirs[2], int *input)
+/* Room for so many ranks, none of which has streams. */
+static void make_ranks(struct job *job, int capacity)
+{
+    job->ranks = must(calloc((size_t)capacity, sizeof *job->ranks));
+    job->capacity = capacity;
+    for (int i = 0; i < capacity; i++) {
+        job->ranks[i].joined = job->ranks[i].out[0].fd = job->ranks[i].out[1].fd = -1;
+        job->ranks[i].out[0].sink = job->ranks[i].out[1].sink = &job->sinks[0];
+        for (int k = 0; k < 2; k++) job->ranks[i].out[k].prefix = must(strdup(""));
+    }
+}
+
+/* Open the pipes of a rank: our ends do not block, its ends do.  `third` is rank 0's input, or where a process that joins
+ * reports that.  Returns false, with errno, without descriptors. */
+static bool open_pipes(struct job *job, int at, int theirs[2], int *third)
 {
     const bool is_agent = job->options.role == ROLE_AGENT;
     int ends[2];
@@ -383,9 +415,14 @@ static bool open_pipes(struct job *job, int at, int theirs[2], int *input)
         fcntl(ends[0], F_SETFL, O_NONBLOCK);
         job->ranks[at].out[i].fd = ends[0];
     }
-    if (job->options.first + at == 0 && (is_agent || isatty(STDIN_FILENO))) {
+    if (*job->ranks[at].where) {
         if (pipe2(ends, O_CLOEXEC)) return false;
-        *input = ends[0];
+        *third = ends[1];
+        job->ranks[at].joined = ends[0];
+        fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    } else if (job->options.first + at == 0 && (is_agent || isatty(STDIN_FILENO))) {
+        if (pipe2(ends, O_CLOEXEC)) return false;
+        *third = ends[0];
         job->input = ends[1];
         fcntl(job->input, F_SETFL, O_NONBLOCK);
     }
@@ -403,6 +440,7 @@ static void give_up(struct job *job, int result, const char *text)
         send_words(&job->up, FRAME_TROUBLE, 0, &body);
         free(body.data);
         if (job->result < 0) job->result = result;
+        if (is_elastic(job) && job->options.role == ROLE_JOIN) say(job->err, "%s", text);   /* the others may go on */
     } else {
         decide(job, result, false, "%s", text);
     }
@@ -417,7 +455,8 @@ static void note_start(struct job *job, int at, pid_t pid)
     rank->pid = pid;
     rank->running = true;
     rank->started_ms = now_ms();
-    job->started++;
+    rank->is_member = !*rank->where;
+    if (job->started <= at) job->started = at + 1;
     job->alive++;
     if (job->up.in >= 0) {
         struct bytes body = { 0 };
@@ -447,15 +486,16 @@ static int hear_keeper(struct job *job, int flags)
     return 0;
 }
 
-/* Start the next rank.  On failure the job ends. */
-static void start_rank(struct job *job)
+/* Start a rank.  On failure the job ends. */
+static void start_rank(struct job *job, int at)
 {
-    const int at = job->started;
+    struct message order = { ORDER_START, at, 0, "" };
     int ends[3] = { -1, -1, -1 };
     int pid = 0;
 
+    memcpy(order.where, job->ranks[at].where, sizeof order.where);
     if (open_pipes(job, at, ends, &ends[2])) {
-        send_message(job->orders, (struct message){ ORDER_START, at, 0 }, ends, ends[2] >= 0 ? 3 : 2);
+        send_message(job->orders, order, ends, ends[2] >= 0 ? 3 : 2);
         pid = hear_keeper(job, 0);
         if (pid == 0) pid = -ESRCH;
     } else {

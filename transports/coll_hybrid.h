@@ -17,7 +17,8 @@
  * sockets watch, for ranks that have set is_asleep: coll__hybrid_sleep here and coll__domain_wake there.
  *
  * A failure is decided over TCP, as in a world without domains; the decision then ends the domains.  Ranks of this process stop
- * accessing this rank's memory, and all return the same cause.  Survivors create a world over TCP (coll_shrink), then domains. */
+ * accessing this rank's memory, and all return the same cause.  Survivors create a world over TCP (coll_shrink), then domains of
+ * hosts. */
 #ifndef COLL_HYBRID_H
 #define COLL_HYBRID_H
 
@@ -25,21 +26,8 @@ enum { COLL__HYBRID_TRAITS = COLL__OPENS_SOME };
 
 #if COLL__HAS_HYBRID
 
-#include <signal.h>
 #include "hybrid/coll_hybrid_exported.h"
 #include "hybrid/coll_hybrid_domain.h"
-
-enum { COLL__DOMAIN_OF_PROCESS, COLL__DOMAIN_OF_HOST, COLL__DOMAINS };
-
-typedef struct coll__hybrid {
-    coll__tcp    *tcp;
-    coll__thread *domains[COLL__DOMAINS];         /* this rank's side of each; NULL: none                     */
-    void         *mapped;                         /* mapping of the host's                                    */
-    coll__exported   *exported;                   /* exported memory of this rank; NULL: none                 */
-    bool          has_met;                        /* the ranks of this host have a domain, or had one in an earlier world */
-    bool          is_crowded;                     /* ranks share processors                                   */
-    char          description[200];
-} coll__hybrid;
 
 /* The context is that of the sockets: functions that only use sockets need none here. */
 static inline coll__hybrid *coll__hybrid_of(const void *context)
@@ -190,9 +178,8 @@ static void *coll__hybrid_group(void *context, uint64_t id, uint32_t number, con
         is_of_process = is_of_process && coll__is_neighbour(hybrid, ranks[i]);
         is_of_host = is_of_host && coll__is_of_this_host(hybrid->tcp, ranks[i]);
     }
-    coll__thread *const side = is_of_process ? hybrid->domains[COLL__DOMAIN_OF_PROCESS] : is_of_host
-                               ? hybrid->domains[COLL__DOMAIN_OF_HOST]
-                                                                                              : NULL;
+    coll__thread *const side = is_of_process ? hybrid->domains[COLL__DOMAIN_OF_PROCESS]
+                             : is_of_host ? hybrid->domains[COLL__DOMAIN_OF_HOST] : NULL;
     void *const group = side ? coll__threads_group(side, id, number, ranks, count, me) : NULL;
     if (side && !group) (void)coll__hybrid_fail(context, &side->suspicion);
     return group;
@@ -200,12 +187,23 @@ static void *coll__hybrid_group(void *context, uint64_t id, uint32_t number, con
 
 static coll_status coll__hybrid_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
 {
-    const coll__hybrid *me = coll__hybrid_of(context);
+    const coll__hybrid *me = coll__hybrid_of(context);        /* NULL: sockets only                             */
 
     if (group) return coll__threads_part(((coll__member *)group)->thread, group, made, failure);
-    for (int i = 0; i < COLL__DOMAINS; i++)
+    for (int i = 0; me && i < COLL__DOMAINS; i++)
         if (me->domains[i] && coll__threads_part(me->domains[i], NULL, made, failure) < 0) return failure->status;
-    return coll__tcp_part(me->tcp, NULL, made, failure);
+    return coll__tcp_part(context, NULL, made, failure);
+}
+
+static void coll__hybrid_report_stall(void *context, const unsigned char *head)
+{
+    const coll__hybrid *me = coll__hybrid_of(context);
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    for (int i = 0; i < COLL__DOMAINS; i++)
+        if (me->domains[i] && coll__domain_compare(me->domains[i], me->tcp->heartbeat.session, head, &failure) < 0)
+            (void)coll__hybrid_fail(context, &failure);
+    coll__tcp_report_stall(context, head);
 }
 
 static void coll__hybrid_mark_stragglers(const void *context, const coll_task *task, unsigned char *is_late)
@@ -239,23 +237,11 @@ static const char *coll__hybrid_describe(const void *context)
 
 /* ---- >>open, close ---- */
 
-/* Enters the domain of the host.  `process`: the lowest rank of this process. */
-static coll_status coll__hybrid_handshake(coll__hybrid *me, int process, bool is_crowded)
-{
-    coll_status status;
-
-    me->domains[COLL__DOMAIN_OF_HOST] = coll__host_domain_enter(me->tcp, process, is_crowded, &me->exported, &me->mapped,
-                                                                &status);
-    me->has_met = me->domains[COLL__DOMAIN_OF_HOST] != NULL;
-    me->is_crowded = is_crowded;
-    return status;
-}
-
 static void coll__hybrid_close(void *context)
 {
     coll__hybrid *me = coll__hybrid_of(context);
 
-    if (me->domains[COLL__DOMAIN_OF_HOST]) coll__host_domain_leave(me->domains[COLL__DOMAIN_OF_HOST], me->mapped);
+    if (me->domains[COLL__DOMAIN_OF_HOST]) coll__host_domain_leave(me);
     if (me->domains[COLL__DOMAIN_OF_PROCESS]) coll__threads_close(me->domains[COLL__DOMAIN_OF_PROCESS]);
     coll__tcp_close(me->tcp);
     coll__exported_drop(me->exported);
@@ -264,91 +250,24 @@ static void coll__hybrid_close(void *context)
 
 /* ---- >>shrink ---- */
 
-/* Ranks of this process in the new world, *out, if they are consecutive there.  Otherwise this rank alone, because a domain has
- * no gaps.  Returns their number, and the first one. */
-static int coll__hybrid_neighbours(const coll__hybrid *me, const coll_survivors *out, int *first)
-{
-    int count = 0, last = -1;
-
-    for (int i = out->count - 1; i >= 0; i--) {
-        if (!coll__is_neighbour(me, out->ranks[i])) continue;
-        if (last < 0) last = i;
-        *first = i;
-        count++;
-    }
-    if (last - *first + 1 == count) return count;
-    *first = out->rank;
-    return 1;
-}
-
-/* If a rank of this process has not received the new world, because the sender died, it requests it here. */
-static void coll__hybrid_serve(void *context) { coll__events((coll__tcp *)context); }
-
-/* This rank's side of its process's domain in the new world.  NULL: *failure. */
-static coll__thread *coll__hybrid_move(const coll__hybrid *me, coll__tcp *tcp, const coll_survivors *world, int timeout_ms,
-                                       coll_failure *failure)
-{
-    int first = 0;
-    const int count = coll__hybrid_neighbours(me, world, &first);
-    coll_survivors here = { .ranks = (int *)coll__take(coll__like(me), (size_t)count * sizeof *here.ranks) };
-
-    if (!here.ranks) {
-        coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
-        return NULL;
-    }
-    const coll_status status = coll__migration_run(me->domains[COLL__DOMAIN_OF_PROCESS], world->ranks + first, count, first,
-                                                   timeout_ms, coll__hybrid_serve, tcp, &here, failure);
-    coll__thread *thread = status == COLL_OK ? (coll__thread *)here.context : NULL;
-    if (thread) thread->rank_slot->doorbell = coll__doorbell_share(&tcp->io.doorbell);
-    const bool is_whole = here.count == count;    /* else the others may have dropped one while this was suspended */
-    if (thread && (!is_whole || thread->rank_slot->doorbell.fd < 0)) {
-        coll__set_failure(failure, is_whole ? COLL_ERR_SYSTEM : COLL_ERR_PEER, -1,
-                          is_whole ? "no file descriptor is left to wake it by (see ulimit -n)"
-                                   : "a rank of this process has been lost on the way");
-        coll__threads_close(thread);
-        thread = NULL;
-    }
-    coll__give(here.ranks);
-    return thread;
-}
-
-/* The domains of the new world, for a rank whose sockets are open. */
-static coll_status coll__hybrid_resettle(const coll__hybrid *me, coll__hybrid *fresh, const coll_survivors *world, int timeout_ms,
-                                         coll_failure *failure)
-{
-    const bool has_process = me->domains[COLL__DOMAIN_OF_PROCESS] != NULL;
-    coll_status status;
-
-    if (has_process) {
-        fresh->domains[COLL__DOMAIN_OF_PROCESS] = coll__hybrid_move(me, fresh->tcp, world, timeout_ms, failure);
-        if (!fresh->domains[COLL__DOMAIN_OF_PROCESS]) return failure->status;
-    }
-    if (!me->has_met) return COLL_OK;
-    const int process = has_process ? fresh->domains[COLL__DOMAIN_OF_PROCESS]->domain->first : world->rank;
-    status = coll__hybrid_handshake(fresh, process, me->is_crowded);
-    fresh->has_met = true;                        /* also if a rank died meanwhile: the next world may have one */
-    return status < 0 ? coll__set_failure(failure, status, -1, "no memory for the domain of this host") : COLL_OK;
-}
-
-/* The survivors agree over TCP, as processes do, and then in memory. */
+/* The survivors agree over TCP.  Memory of coll_alloc stays; coll__host_enter does the rest. */
 static coll_status coll__hybrid_shrink(void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
                                        coll_failure *failure)
 {
     const coll__hybrid *me = coll__hybrid_of(context);
-    coll_status status = coll__tcp_shrink(me->tcp, ranks, count, timeout_ms, out, failure);
+    const coll_status status = coll__tcp_shrink(me->tcp, ranks, count, timeout_ms, out, failure);
+    coll__tcp *const tcp = (coll__tcp *)out->context;
 
-    if (status < 0 || out->is_agree) return status;
+    if (status < 0 || out->is_agree || tcp->voters < tcp->size || !me->exported) return status;
     coll__hybrid *fresh = (coll__hybrid *)coll__allocate(coll__like(context), sizeof *fresh);
     if (!fresh) {
-        coll__tcp_close(out->context);
+        coll__tcp_close(tcp);
         return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for a rank");
     }
-    fresh->tcp = (coll__tcp *)out->context;
-    fresh->tcp->hybrid = fresh;
+    fresh->tcp = tcp;
     fresh->exported = coll__exported_share(me->exported);
-    status = coll__hybrid_resettle(me, fresh, out, timeout_ms, failure);
-    if (status < 0) coll__hybrid_close(out->context);
-    return status;
+    tcp->hybrid = fresh;
+    return COLL_OK;
 }
 
 static const coll_transport coll__hybrid_transport = {
@@ -366,7 +285,7 @@ static const coll_transport coll__hybrid_transport = {
     .memory = coll__hybrid_memory,
     .host = coll__tcp_host,
     .site = coll__tcp_site,
-    .report_stall = coll__tcp_report_stall,
+    .report_stall = coll__hybrid_report_stall,
     .mark_stragglers = coll__hybrid_mark_stragglers,
     .peer_status = COLL__IF_WATCH(coll__tcp_peer_status),
     .failed = coll__tcp_failed,
@@ -379,11 +298,50 @@ static const coll_transport coll__hybrid_transport = {
     .describe = coll__hybrid_describe,
 };
 
-static const coll__internals coll__hybrid_internals = {
-    .part = coll__hybrid_part, .watch = coll__tcp_watch, .has_freed = COLL__IF_WATCH(coll__tcp_has_freed)
+/* ---- >>one rank of a process: hybrid if it shares memory with others of its host, else TCP ---- */
+
+static bool coll__host_enter(void *context, coll__opened *out, coll_status *status);
+
+static const coll__elastic coll__host_elastic = {
+    .waiting = coll__tcp_waiting, .table = coll__tcp_newcomers, .enter = coll__host_enter
 };
 
+static const coll__internals coll__host_internals = {
+    .part = coll__hybrid_part, .watch = coll__tcp_watch, .has_freed = COLL__IF_WATCH(coll__tcp_has_freed),
+    .elastic = COLL__SHRINKS(&coll__host_elastic)
+};
+
+/* A rank without a domain of its process: has it one of its host? */
+static void coll__host_settle(coll__tcp *tcp, coll__opened *out)
+{
+    coll__hybrid *const me = (coll__hybrid *)tcp->hybrid;
+    const coll__thread *const thread = me ? me->domains[COLL__DOMAIN_OF_HOST] : NULL;
+    const bool is_hybrid = me && (thread || me->exported);
+
+    if (!is_hybrid) coll__give(me), tcp->hybrid = NULL;
+    out->transport = is_hybrid ? &coll__hybrid_transport : &coll__tcp_transport;
+    out->internals = &coll__host_internals;
+    out->offloads_all = thread && thread->domain->size == out->size;
+}
+
+/* The new world of coll_shrink has domains of hosts, but none of processes: each rank is there as if its process had no other.  A
+ * rank without one tries again after every coll_shrink, as all ranks of its host do.  The first world of newcomers has none. */
+static COLL__UNUSED bool coll__host_enter(void *context, coll__opened *out, coll_status *status)
+{
+    coll__tcp *const tcp = (coll__tcp *)context;
+    const bool is_first = coll__tcp_enter(context, out, status);
+    coll__hybrid *me = (coll__hybrid *)tcp->hybrid;
+
+    if (!is_first && !me) tcp->hybrid = me = (coll__hybrid *)coll__allocate(coll__like(tcp), sizeof *me);
+    if (me) me->tcp = tcp;
+    if (!is_first) *status = me ? coll__host_domain_enter(me, tcp->rank, out->is_crowded) : COLL_ERR_MEMORY;
+    coll__host_settle(tcp, out);
+    return is_first;
+}
+
 /* ---- >>open ---- */
+
+enum { COLL__JOINING_STACK = 1 << 20 };           /* resolvers of addresses take more than threads of the library usually do */
 
 /* One joining rank.  The world is complete only with all ranks, so the ranks of a process join at the same time.  Each joins in a
  * thread, which then ends. */
@@ -406,31 +364,23 @@ typedef struct coll__joiners {
 } coll__joiners;
 
 /* Joins the world, and then the domain of the host. */
-static coll_status coll__joining_join(coll__joining *joining)
-{
-    coll__hybrid *hybrid = joining->hybrid;
-    coll__tcp *tcp;
-    coll_status status = coll__tcp_join(&tcp, &joining->settings, &joining->opened);
-
-    if (status < 0) return status;
-    hybrid->tcp = tcp;
-    tcp->hybrid = hybrid;
-    status = coll__hybrid_handshake(hybrid, joining->joiners->settings->config.rank, joining->opened.is_crowded);
-    return status < 0
-           ? coll__start_failed(status, "no memory for the domain of the %d ranks of this host", joining->opened.local_size)
-                      : COLL_OK;
-}
-
 static void *coll__joining_main(void *at)
 {
     coll__joining *joining = (coll__joining *)at;
     coll__joiners *all = joining->joiners;
+    coll__hybrid *hybrid = joining->hybrid;
 
     pthread_mutex_lock(&all->lock);
     const bool is_off = all->is_off;
     pthread_mutex_unlock(&all->lock);
     if (is_off) return NULL;
-    const coll_status status = coll__joining_join(joining);
+    coll_status status = coll__tcp_join(&hybrid->tcp, &joining->settings, &joining->opened);
+    if (status == COLL_OK) {
+        hybrid->tcp->hybrid = hybrid;
+        status = coll__host_domain_enter(hybrid, all->settings->config.rank, joining->opened.is_crowded);
+        if (status < 0)
+            coll__start_failed(status, "no memory for the domain of the %d ranks of this host", joining->opened.local_size);
+    }
     pthread_mutex_lock(&all->lock);
     if (status < 0 && all->status == COLL_OK) {   /* the caller returns the first error                       */
         all->status = status;
@@ -440,19 +390,15 @@ static void *coll__joining_main(void *at)
     return NULL;
 }
 
-/* All ranks of this process join: the first in this thread.  The other threads block the program's signals. */
+/* All ranks of this process join: the first in this thread. */
 static coll_status coll__joiners_run(coll__joiners *all)
 {
-    sigset_t every, before;
     int started = 1, error = 0;
 
-    sigfillset(&every);
     pthread_mutex_lock(&all->lock);
-    pthread_sigmask(SIG_SETMASK, &every, &before);
     while (!error && started < all->count)
-        if ((error = pthread_create(&all->joining_ranks[started].thread, NULL, coll__joining_main,
-                                    &all->joining_ranks[started])) == 0) started++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+        if ((error = coll__thread_begin(&all->joining_ranks[started].thread, COLL__JOINING_STACK, coll__joining_main,
+                                        &all->joining_ranks[started])) == 0) started++;
     all->is_off = error != 0;
     pthread_mutex_unlock(&all->lock);
     (void)coll__joining_main(&all->joining_ranks[0]);
@@ -525,7 +471,7 @@ static void coll__hybrid_opened(coll__opened *opened, coll__joining *joining)
     *opened = joining->opened;
     COLL__ASSERT(me->tcp->rank == opened->rank, "rank %d has sockets of rank %d", opened->rank, me->tcp->rank);
     opened->context = me->tcp;
-    opened->internals = &coll__hybrid_internals;
+    opened->internals = &coll__host_internals;
     opened->offloads_all = me->domains[COLL__DOMAIN_OF_HOST] && me->domains[COLL__DOMAIN_OF_HOST]->domain->size == opened->size;
     joining->hybrid = NULL;
 }
@@ -554,14 +500,10 @@ static const coll__transport_row coll__hybrid_row = { .traits = COLL__HYBRID_TRA
 /* One rank of a process: without a domain it uses TCP only. */
 static coll_status coll__host_open(const coll__settings *s, int count, coll__opened *out)
 {
-    const coll_status status = coll__hybrid_open(s, count, out);
-    coll__hybrid *me = status < 0 ? NULL : coll__hybrid_of(out->context);
+    const coll_status status = s->is_newcomer ? coll__tcp_open(s, count, out) : coll__hybrid_open(s, count, out);
 
-    if (!me || me->domains[COLL__DOMAIN_OF_HOST]) return status;
-    out->transport = &coll__tcp_transport;
-    out->internals = &coll__tcp_internals;
-    coll__give(me);
-    return COLL_OK;
+    if (status == COLL_OK) coll__host_settle((coll__tcp *)out->context, out);
+    return status;
 }
 
 static const coll__transport_row coll__host_row = {

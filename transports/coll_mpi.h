@@ -1,15 +1,5 @@
 /* coll_mpi.h - ranks started by MPI: the engine over messages of MPI, and MPI's own collectives where they are correct.
  *
- *   mpi/coll_mpi_world.h      the state of a rank: communicators, streams, pending operations of MPI
- *   mpi/coll_mpi_p2p.h   messages
- *   mpi/coll_mpi_control.h      what ranks send besides them
- *   mpi/coll_mpi_forms.h      which of MPI's two forms a collective uses
- *   mpi/coll_mpi_group.h      communicators of MPI for derived communicators
- *   mpi/coll_mpi_selection.h      which calls MPI carries out, and which the engine: the table
- *   mpi/coll_mpi_native.h     whole collectives
- *   mpi/coll_mpi_fail.h       agreement on the first failure
- *   this file                 progress, opening and closing, the transport's functions
- *
  * The program's communicator is used only to create three others: one for messages, one for collectives, and one from which
  * others are created.  So neither tags nor orders conflict with the program's.  All have MPI_ERRORS_RETURN.
  *
@@ -29,14 +19,14 @@ enum { COLL__MPI_TRAITS = COLL__WHEN_NAMED | COLL__COUNTS_ITSELF };
 
 #if defined(COLL_WITH_MPI)
 
-#include "mpi/coll_mpi_world.h"
-#include "mpi/coll_mpi_p2p.h"
-#include "mpi/coll_mpi_control.h"
-#include "mpi/coll_mpi_forms.h"
-#include "mpi/coll_mpi_group.h"
-#include "mpi/coll_mpi_selection.h"
-#include "mpi/coll_mpi_native.h"
-#include "mpi/coll_mpi_fail.h"
+#include "mpi/coll_mpi_world.h"                   /* the state of a rank: communicators, streams, pending operations of MPI */
+#include "mpi/coll_mpi_p2p.h"                     /* messages                                               */
+#include "mpi/coll_mpi_control.h"                 /* what ranks send besides them                           */
+#include "mpi/coll_mpi_forms.h"                   /* which of MPI's two forms a collective uses             */
+#include "mpi/coll_mpi_group.h"                   /* communicators of MPI for derived communicators         */
+#include "mpi/coll_mpi_selection.h"               /* which calls MPI carries out, and which the engine: the table */
+#include "mpi/coll_mpi_native.h"                  /* whole collectives                                      */
+#include "mpi/coll_mpi_fail.h"                    /* agreement on the first failure                         */
 
 /* ---- >>progress ---- */
 
@@ -133,7 +123,7 @@ static void coll__mpi_set_description(coll__mpi *mpi)
 /* Releases all that MPI has. */
 static void coll__mpi_let_go(coll__mpi *mpi)
 {
-    int ended = 0;
+    int ended = 0, is_pending = 0;
 
     if (mpi->is_finalized) return;
     for (int i = 0; i < mpi->count; i++)
@@ -144,8 +134,9 @@ static void coll__mpi_let_go(coll__mpi *mpi)
     for (int i = 0; i < mpi->count; i++) MPI_Request_free(&mpi->requests[i]);
     coll__mpi_sweep(mpi);
     mpi->is_finalized = true;
-    if (mpi->failure.status != COLL_OK) return;   /* pending messages must not arrive in a later communicator, which may have
-                                                     the same context in MPI: MPI_Finalize frees ours         */
+    if (mpi->comm != MPI_COMM_NULL) MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi->comm, &is_pending, MPI_STATUS_IGNORE);
+    if (mpi->failure.status != COLL_OK || is_pending) return;     /* MPI_Finalize frees ours: the messages must not arrive in a
+                                                     later communicator, which may have the same context      */
     for (coll__mpi_group *g = mpi->groups; g; g = g->next) if (coll__mpi_is_at_rest(g)) MPI_Comm_free(&g->comm);
     if (mpi->all.comm != MPI_COMM_NULL && coll__mpi_is_at_rest(&mpi->all)) MPI_Comm_free(&mpi->all.comm);
     if (mpi->origin != MPI_COMM_NULL) MPI_Comm_free(&mpi->origin);
@@ -405,14 +396,6 @@ static coll_status coll__mpi_open(coll__mpi *mpi, MPI_Comm comm, const char *mod
     return COLL_OK;
 }
 
-/* Releases everything after an error. */
-static void coll__mpi_give_up(coll__mpi *mpi)
-{
-    coll__mpi_let_go(mpi);
-    if (mpi->keyval != MPI_KEYVAL_INVALID) MPI_Comm_free_keyval(&mpi->keyval);
-    coll__mpi_free(mpi);
-}
-
 /* Opens the ranks of an MPI communicator.  MPI is initialized. */
 static coll_status coll__mpi_open_on(MPI_Comm comm, const coll__settings *s, bool owns_mpi, coll__opened *out)
 {
@@ -429,7 +412,9 @@ static coll_status coll__mpi_open_on(MPI_Comm comm, const coll__settings *s, boo
                                     mpi->rank, mpi->size);
     status = coll__mpi_open(mpi, comm, s->config.mpi, status);
     if (status < 0) {
-        coll__mpi_give_up(mpi);
+        coll__mpi_let_go(mpi);
+        if (mpi->keyval != MPI_KEYVAL_INVALID) MPI_Comm_free_keyval(&mpi->keyval);
+        coll__mpi_free(mpi);
         return status;
     }
     mpi->owns_mpi = owns_mpi;

@@ -26,22 +26,19 @@ enum { COLL__SIM_TRAITS = COLL__OPENS_ALL | COLL__WHEN_NAMED | COLL__LEAVES_JOB 
 
 /* ---- >>deadlock ---- */
 
-/* Ranks that wait, and two of them in different calls of the same number, if there are any. */
-static int coll__sim_waiting(const coll__sim *w, unsigned char *is_waiting, int *one, int *other)
+/* Has a rank made another call of the number of one in which a rank has waited?  Large worlds have no records. */
+static bool coll__sim_disagrees(const coll__sim *w, coll_failure *failure)
 {
-    int count = 0, first = -1;
-
-    *one = *other = -1;
     for (int i = 0; i < w->size; i++) {
-        const coll__sim_rank *r = &w->ranks[i];
-        if (r->has_closed || (w->fibers ? r->state != COLL__SIM_SUSPENDED : r->recvs == NULL && r->sends == NULL)) continue;
-        is_waiting[i] = 1;
-        count++;
-        if (!r->has_head || coll__kind_is_message((coll_kind)r->head[12])) continue;
-        if (first < 0) first = i;
-        else if (*other < 0 && coll__heads_disagree(w->ranks[first].head, r->head)) *one = first, *other = i;
+        const unsigned char *const head = w->ranks[i].head;
+        if (coll__get32(head + 8) == 0 || (i > 0 && !memcmp(w->ranks[i - 1].head, head, COLL_HEAD_LENGTH))) continue;
+        for (int k = 0; k < w->size; k++) {
+            const coll__sim_rank *r = &w->ranks[k];
+            if (!r->has_closed && coll__recorded_disagrees(failure, r->session, head, i)) return true;
+            if (coll__heads_disagree(head, r->head)) return coll__failed_mismatch(failure, head, i, r->head, k) < 0;
+        }
     }
-    return count;
+    return false;
 }
 
 /* " in allreduce #3 of 8 x f32 (sum) for ranks 1, 2": where a rank waits. */
@@ -50,7 +47,7 @@ static void coll__sim_describe_wait(const coll__sim_rank *r, unsigned char *is_a
     char who[40] = "", call[COLL__CALL_ROOM] = "";
     int count = 0;
 
-    if (r->has_head) coll__head_describe(r->head, call, sizeof call);
+    if (coll__get16(r->head)) coll__head_describe(r->head, call, sizeof call);
     coll__print(text, room, "%s%s", *call ? " in " : "", call);
     memset(is_awaited, 0, (size_t)r->world->size);
     for (const coll__lane *lane = r->recvs; lane; lane = lane->to_next) {
@@ -61,6 +58,17 @@ static void coll__sim_describe_wait(const coll__sim_rank *r, unsigned char *is_a
     coll__append_ranks(who, sizeof who, is_awaited, r->world->size);
     if (strlen(who) + 1 == sizeof who) coll__append(text, room, " for %d others", count);
     else if (count > 0) coll__append(text, room, count == 1 ? " for rank %s" : " for ranks %s", who);
+}
+
+/* Ends the world.  At a time limit of rank `by` calls that differ are the cause, and a rank that waits in the same one is not. */
+static void coll__sim_end_by(coll__sim *w, int by, const coll_failure *cause)
+{
+    coll_failure own = *cause, differs = { COLL_OK, -1, "" };
+    const bool differ = cause->status == COLL_ERR_TIMEOUT && coll__sim_disagrees(w, &differs);
+
+    if (cause->rank >= 0 && w->ranks[cause->rank].state < COLL__SIM_FINISHED)
+        coll__excuse(&own, w->ranks[cause->rank].head, w->ranks[by].head);
+    coll__sim_end(w, differ ? &differs : &own);
 }
 
 /* A rank waits, and no event is left.  First all waiting ranks are woken, once: a peer may have freed the communicator. */
@@ -75,10 +83,14 @@ static void coll__sim_stuck(coll__sim *w)
     unsigned char *is_waiting = (unsigned char *)coll__take_zeros(coll__like(w), (size_t)w->size, 1);
     coll_failure failure = { COLL_OK, -1, "" };
     char who[48] = "the ranks", when[32] = "", what[128] = "";
-    int one = -1, other = -1, first = 0;
+    int first = 0, count = 0;
 
     coll__append_time(when, sizeof when, w->now);
-    const int count = is_waiting ? coll__sim_waiting(w, is_waiting, &one, &other) : 0;
+    for (int i = 0; is_waiting && i < w->size; i++) {
+        const coll__sim_rank *r = &w->ranks[i];
+        is_waiting[i] = !r->has_closed && (w->fibers ? r->state == COLL__SIM_SUSPENDED : r->recvs || r->sends);
+        count += is_waiting[i];
+    }
     if (count > 0) {
         coll__print(who, sizeof who, count == 1 ? "rank " : "ranks ");
         coll__append_ranks(who, sizeof who, is_waiting, w->size);
@@ -87,15 +99,12 @@ static void coll__sim_stuck(coll__sim *w)
         coll__sim_describe_wait(&w->ranks[first], is_waiting, what, sizeof what);
     }
     coll__give(is_waiting);
-    if (other >= 0) coll__failed_mismatch(&failure, w->ranks[one].head, one, w->ranks[other].head, other);
-    else coll__set_failure(&failure, COLL_ERR_TIMEOUT, -1, "nothing can move any more at %s: %s wait%s", when, who,
-                           count == 1 ? "s" : "");
-    if (other < 0 && *what) {
-        if (count > 1) coll__append(failure.text, sizeof failure.text, " (rank %d%s)", first, what);
-        else coll__append(failure.text, sizeof failure.text, "%s", what);
-    }
-    if (other < 0 && *w->hint) coll__append(failure.text, sizeof failure.text, "; %s", w->hint);
-    coll__sim_end(w, &failure);
+    coll__set_failure(&failure, COLL_ERR_TIMEOUT, -1, "nothing can move any more at %s: %s wait%s", when, who,
+                      count == 1 ? "s" : "");
+    if (*what && count > 1) coll__append(failure.text, sizeof failure.text, " (rank %d%s)", first, what);
+    else coll__append(failure.text, sizeof failure.text, "%s", what);
+    if (*w->hint) coll__append(failure.text, sizeof failure.text, "; %s", w->hint);
+    coll__sim_end_by(w, 0, &failure);
 }
 
 /* ---- >>calls of a rank ---- */
@@ -193,7 +202,7 @@ static const coll_failure *coll__sim_fail(void *context, const coll_failure *cau
                     r->state == COLL__SIM_KILLED ? "killed" : "stopped");
         return &w->death;
     }
-    if (cause && !r->over) coll__sim_end(w, cause);
+    if (cause && !r->over) coll__sim_end_by(w, r->rank, cause);
     return coll__sim_end_of(r)->status != COLL_OK ? coll__sim_end_of(r) : NULL;
 }
 
@@ -215,9 +224,7 @@ static bool coll__sim_has_left(const void *context, int peer)
 
 static void coll__sim_report_stall(void *context, const unsigned char *head)
 {
-    coll__sim_rank *r = (coll__sim_rank *)context;
-    memcpy(r->head, head, COLL_HEAD_LENGTH);
-    r->has_head = true;
+    memcpy(((coll__sim_rank *)context)->head, head, COLL_HEAD_LENGTH);
 }
 
 static void coll__sim_watch(void *context, coll__session *session) { ((coll__sim_rank *)context)->session = session; }
@@ -288,6 +295,8 @@ static void coll__sim_close(void *context)
 
     coll__sim_withdraw(r);
     coll__sim_seen(r);
+    coll__give(r->newcomers);
+    r->newcomers = NULL;
     r->has_closed = true;
     if (coll__sim_end_of(r)->status == COLL_OK && r->state < COLL__SIM_KILLED)
         coll__sim_push(w, COLL__SIM_LEFT, coll__later(r->clock, w->now) + w->config.latency, r, 0);
@@ -302,7 +311,7 @@ static void coll__sim_numbers(const coll__sim *w, coll__numbers *n)
     double most = c->seconds_per_byte;
 
     for (int i = 0; c->fault_count > 0 && i < hosts; i++) most = coll__later(most, coll__sim_per_byte(w, i, 0));
-    n->link = n->nominal = (coll__link){ c->latency, c->overhead, most, c->seconds_per_byte_reduced, 0 };
+    n->link = (coll__link){ c->latency, c->overhead, most, c->seconds_per_byte_reduced, 0 };
     if (c->hosts_per_site > 0) n->far = (coll__far){ c->far_latency, c->far_seconds_per_byte };
     n->origin = COLL__BY_SIMULATION;
     n->shares.count = 0;
@@ -310,16 +319,18 @@ static void coll__sim_numbers(const coll__sim *w, coll__numbers *n)
         coll__rates_add(&n->shares, i * c->ranks_per_host, coll__rate_in(most / coll__sim_per_byte(w, i, 0)));
 }
 
-/* A world of `size` ranks; the caller holds it until coll__sim_release.  All defaults of `config` are filled in. */
-static coll__sim *coll__sim_open(const coll_allocator *memory, int size, const coll_sim *config)
+/* A world of `size` ranks, and `spares` that may join; the caller holds it until coll__sim_release.  All defaults of `config` are
+ * filled in. */
+static coll__sim *coll__sim_open(const coll_allocator *memory, int size, int spares, const coll_sim *config)
 {
-    const size_t n = (size_t)size, faults = (size_t)config->fault_count;
+    const size_t n = (size_t)size + (size_t)spares, faults = (size_t)config->fault_count;
     coll__sim *w = (coll__sim *)coll__allocate(memory, sizeof *w);
 
     if (!w) return NULL;
     w->config = *config;
     w->config.faults = NULL;                      /* copied; the caller's may be freed                        */
-    w->size = w->places = size;
+    w->size = w->voters = size;
+    w->places = (int)n;
     w->holders = 1;
     w->failure.rank = w->death.rank = -1;
     w->ranks = (coll__sim_rank *)coll__sim_chunk(w, n * sizeof *w->ranks);
@@ -359,29 +370,63 @@ static const coll_transport coll__sim_transport = {
     .describe = coll__sim_describe,
 };
 
-static const coll__internals coll__sim_internals = {
-    .part = coll__sim_part, .watch = coll__sim_watch, .has_freed = coll__sim_has_freed
+static bool coll__sim_enter(void *context, coll__opened *out, coll_status *status);
+
+static const coll__elastic coll__sim_elastic = {
+    .waiting = coll__sim_waiting, .table = coll__sim_newcomers, .enter = coll__sim_enter
 };
+
+static const coll__internals coll__sim_internals = {
+    .part = coll__sim_part, .watch = coll__sim_watch, .has_freed = coll__sim_has_freed,
+    .elastic = COLL__SHRINKS(&coll__sim_elastic)
+};
+
+/* A rank of the first world, or of the first one of newcomers; the caller holds it. */
+static coll__opened coll__sim_opened(coll__sim_rank *r, const coll__settings *s)
+{
+    const coll__sim *const w = r->world;
+    const int each = w->voters == w->size ? w->config.ranks_per_host : w->size, from = r->rank / each * each;
+    coll__opened o = coll__opened_as(&coll__sim_transport, r, r->rank, w->size, s);
+    int local_rank = 0, local_size = 0;
+
+    for (int i = from; i < w->size && i < from + each; i++) {
+        if (coll__sim_host_of(r, i) != coll__sim_host_of(r, r->rank)) continue;
+        local_size++;
+        local_rank += i < r->rank;
+    }
+    coll__opened_at(&o, local_rank, local_size);
+    o.internals = &coll__sim_internals;
+    o.spin_us = -1;                               /* nothing happens while a rank spins                       */
+    o.is_synchronous = w->config.capacity < 0;
+    if (s->numbers.origin == COLL__BY_DEFAULT) coll__sim_numbers(w, &o.numbers);
+    return o;
+}
+
+static bool coll__sim_enter(void *context, coll__opened *out, coll_status *status)
+{
+    coll__sim_rank *const r = (coll__sim_rank *)context;
+
+    *status = COLL_OK;
+    if (r->world->voters == r->world->size) return false;
+    *out = coll__sim_opened(r, r->world->settings);
+    return true;
+}
 
 static coll_status coll__sim_open_ranks(const coll__settings *s, int count, coll__opened *out)
 {
     coll__sim_settings sim;
-    const coll_sim *const c = &sim.config;
-    const coll_status status = coll__sim_settle(&sim, s->config.sim, count);
+    const int spares = s->config.elastic > 0 ? s->config.elastic : 0;
+    const coll_status status = coll__sim_settle(&sim, s->config.sim, count + spares);
 
     if (status < 0) return status;
-    coll__sim *world = coll__sim_open(s->config.allocator, count, c);
-    if (!world) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d simulated ranks", count);
+    coll__sim *world = coll__sim_open(s->config.allocator, count, spares, &sim.config);
+    if (world && spares) world->settings = (coll__settings *)coll__sim_chunk(world, sizeof *world->settings);
+    if (world && spares && !world->settings) coll__sim_release(world), world = NULL;
+    if (!world) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d simulated ranks", count + spares);
+    if (spares) *world->settings = *s;
     for (int i = 0; i < count; i++) {
-        const int local_rank = i % c->ranks_per_host;
         world->holders++;
-        out[i] = coll__opened_as(&coll__sim_transport, &world->ranks[i], i, count, s);
-        coll__opened_at(&out[i], local_rank, (int)coll__least((size_t)c->ranks_per_host, (size_t)(count - i + local_rank)));
-        out[i].internals = &coll__sim_internals;
-        out[i].spin_us = -1;                      /* nothing happens while a rank spins                       */
-        out[i].is_synchronous = c->capacity < 0;
-        if (s->numbers.origin != COLL__BY_DEFAULT) continue;
-        coll__sim_numbers(world, &out[i].numbers);
+        out[i] = coll__sim_opened(&world->ranks[i], s);
     }
     coll__sim_release(world);
     return COLL_OK;
@@ -389,7 +434,19 @@ static coll_status coll__sim_open_ranks(const coll__settings *s, int count, coll
 
 /* ---- >>spawn: ranks are fibers of the calling thread ---- */
 
-static void coll__sim_body(void *arg, int rank) { (void)coll__worker_main((coll__worker *)arg + rank); }
+static void coll__sim_body(void *arg, coll__sim_rank *r)
+{
+    coll__worker *const worker = (coll__worker *)arg + r->place;
+    coll_status status = COLL_OK;
+
+    if (COLL__HAS_SHRINK && !worker->comm) {      /* it joins                                                 */
+        const coll__opened opened = coll__sim_opened(r, r->world->settings);
+        r->world->holders++;
+        worker->comm = coll__comm_new(&opened, r->world->settings);
+        status = worker->comm ? coll__join_inside(&worker->comm) : COLL_ERR_MEMORY;
+    }
+    if (status == COLL_OK) (void)coll__worker_main(worker);
+}
 
 /* Frees what killed and stopped ranks have left open: communicators of each of their worlds, and derived ones. */
 static void coll__sim_bury(coll__sim *w)
@@ -410,11 +467,19 @@ static void coll__sim_bury(coll__sim *w)
 static coll_status coll__sim_spawn(int count, coll__worker *workers)
 {
     coll__sim *world = ((coll__sim_rank *)workers[0].comm->session->context)->world;
-    const bool has_run = coll__sim_run(world, coll__sim_body, workers) == COLL_OK;
+    const int places = world->places;
+    coll__worker *const all = (coll__worker *)coll__take(coll__like(world), (size_t)places * sizeof *all);
 
+    for (int i = 0; all && i < places; i++) {
+        all[i] = workers[i < count ? i : 0];
+        if (i >= count) all[i].comm = NULL;
+    }
+    const bool has_run = all && coll__sim_run(world, coll__sim_body, all) == COLL_OK;
     if (has_run) coll__sim_bury(world);
     for (int i = 0; i < count && !has_run; i++) coll__comm_close(workers[i].comm);
-    coll__sim_run_end(world);
+    for (int i = 0; i < places && has_run; i++) if (all[i].result && !workers[0].result) workers[0].result = all[i].result;
+    if (all) coll__sim_run_end(world);
+    coll__give(all);
     return has_run ? COLL_OK : coll__start_failed(COLL_ERR_MEMORY, "no memory for the stacks of %d ranks", count);
 }
 

@@ -1,81 +1,50 @@
 /* coll_tcp.h - ranks that are processes, connected by TCP.
  *
- *   tcp/coll_tcp_launch.h     the address of rank 0, from launchers
- *   tcp/coll_tcp_config.h   network settings of program and environment
- *   tcp/coll_tcp_wire.h       hellos, control messages, endpoints: formats and parsers
- *   tcp/coll_tcp_address.h    addresses as text and as bytes; name resolution
- *   tcp/coll_tcp_network.h    which addresses and ports of this host to use
- *   tcp/coll_tcp_socket.h     listening, and connecting to one or several addresses
- *   tcp/coll_tcp_pipe.h       a connection, independent of how its bytes are carried
- *   tcp/coll_tcp_record.h     pipes with records and checksums
- *   tcp/coll_tcp_tls.h       TLS
- *   tcp/coll_tcp_shm_pipe.h     a pipe through shared memory, between processes of one host
- *   tcp/coll_tcp_shm_segment.h       a segment that other ranks of this host may map
- *   tcp/coll_tcp_handshake.h      the handshake of every connection
- *   tcp/coll_tcp_dial.h       connecting to a rank: the connect and the handshake
- *   tcp/coll_tcp_stream.h     queues of messages over a pipe
- *   tcp/coll_tcp_lanes.h      a stream over several connections
- *   tcp/coll_tcp_io.h         poll and io_uring
- *   tcp/coll_tcp_system.h     system calls beyond POSIX, on Linux and elsewhere
- *   tcp/coll_tcp_watch.h      descriptors watched beside the transfers: epoll, or a list
- *   tcp/coll_tcp_heartbeat.h  heartbeats and failure detection
- *   tcp/coll_tcp_world.h      the state of a rank: endpoints, streams, control connections
- *   tcp/coll_tcp_endpoints.h  collecting and distributing endpoints
- *   tcp/coll_tcp_accept.h     opening data connections
- *   tcp/coll_tcp_probe.h      liveness probes, after rank 0 has left
- *   tcp/coll_tcp_control.h    decisions of the heartbeat; events
- *   tcp/coll_tcp_address_file.h a file with the address of rank 0
- *   tcp/coll_tcp_bootstrap.h  the start: all ranks connect to rank 0
- *   tcp/coll_tcp_fail.h       all ranks end with the first failure
- *   tcp/coll_tcp_consensus.h      after a failure: consensus on the members
- *   tcp/coll_tcp_shrink.h     the surviving ranks form a new job
- *   this file                 the transport's functions
- *
  * Every rank keeps one control connection to rank 0, for heartbeats, the first failure and orderly leaves; a thread serves it.
  * Data connections are made on first use by the lower of the two ranks: one per peer, channel and lane. */
 #ifndef COLL_TCP_H
 #define COLL_TCP_H
 
-enum { COLL__TCP_TRAITS = COLL__OPENS_ONE };
+enum { COLL__TCP_TRAITS = COLL__OPENS_ONE | COLL__ADMITS };
 
 #if COLL__HAS_TCP
 
-#include "tcp/coll_tcp_system.h"
-#include "tcp/coll_tcp_watch.h"
+#include "tcp/coll_tcp_system.h"                  /* system calls beyond POSIX, on Linux and elsewhere      */
+#include "tcp/coll_tcp_watch.h"                   /* descriptors watched beside the transfers: epoll, or a list */
 COLL__FOR_SIZE
-#include "tcp/coll_tcp_launch.h"
-#include "tcp/coll_tcp_config.h"
-#include "tcp/coll_tcp_wire.h"
-#include "tcp/coll_tcp_address.h"
-#include "tcp/coll_tcp_network.h"
-#include "tcp/coll_tcp_socket.h"
+#include "tcp/coll_tcp_launch.h"                  /* the address of rank 0, from launchers                  */
+#include "tcp/coll_tcp_config.h"                  /* network settings of program and environment            */
+#include "tcp/coll_tcp_wire.h"                    /* hellos, control messages, endpoints: formats and parsers */
+#include "tcp/coll_tcp_address.h"                 /* addresses as text and as bytes; name resolution        */
+#include "tcp/coll_tcp_network.h"                 /* which addresses and ports of this host to use          */
+#include "tcp/coll_tcp_socket.h"                  /* listening, and connecting to one or several addresses  */
 COLL__FOR_SPEED
-#include "tcp/coll_tcp_pipe.h"
-#include "tcp/coll_tcp_record.h"
-#include "tcp/coll_tcp_tls.h"
-#include "tcp/coll_tcp_shm_pipe.h"
+#include "tcp/coll_tcp_pipe.h"                    /* a connection, independent of how its bytes are carried */
+#include "tcp/coll_tcp_record.h"                  /* pipes with records and checksums                       */
+#include "tcp/coll_tcp_tls.h"                     /* TLS                                                    */
+#include "tcp/coll_tcp_shm_pipe.h"                /* a pipe through shared memory, between processes of one host */
 COLL__FOR_SIZE
-#include "tcp/coll_tcp_shm_segment.h"
-#include "tcp/coll_tcp_handshake.h"
-#include "tcp/coll_tcp_dial.h"
+#include "tcp/coll_tcp_shm_segment.h"             /* a segment that other ranks of this host may map        */
+#include "tcp/coll_tcp_handshake.h"               /* the handshake of every connection                      */
+#include "tcp/coll_tcp_dial.h"                    /* connecting to a rank: the connect and the handshake    */
 COLL__FOR_SPEED
-#include "tcp/coll_tcp_stream.h"
-#include "tcp/coll_tcp_lanes.h"
-#include "tcp/coll_tcp_io.h"
+#include "tcp/coll_tcp_stream.h"                  /* queues of messages over a pipe                         */
+#include "tcp/coll_tcp_lanes.h"                   /* a stream over several connections                      */
+#include "tcp/coll_tcp_io.h"                      /* poll and io_uring                                      */
 COLL__FOR_SIZE
-#include "tcp/coll_tcp_heartbeat.h"
+#include "tcp/coll_tcp_heartbeat.h"               /* heartbeats and failure detection                       */
 COLL__FOR_SPEED
-#include "tcp/coll_tcp_world.h"
+#include "tcp/coll_tcp_world.h"                   /* the state of a rank: endpoints, streams, control connections */
 COLL__FOR_SIZE
-#include "tcp/coll_tcp_endpoints.h"
-#include "tcp/coll_tcp_accept.h"
-#include "tcp/coll_tcp_probe.h"
-#include "tcp/coll_tcp_control.h"
-#include "tcp/coll_tcp_address_file.h"
-#include "tcp/coll_tcp_bootstrap.h"
-#include "tcp/coll_tcp_fail.h"
-#include "tcp/coll_tcp_consensus.h"
-#include "tcp/coll_tcp_shrink.h"
+#include "tcp/coll_tcp_endpoints.h"               /* collecting and distributing endpoints                  */
+#include "tcp/coll_tcp_join.h"                    /* processes that ask to join                             */
+#include "tcp/coll_tcp_accept.h"                  /* opening data connections                               */
+#include "tcp/coll_tcp_control.h"                 /* the heartbeat thread; its decisions; events            */
+#include "tcp/coll_tcp_address_file.h"            /* a file with the address of rank 0                      */
+#include "tcp/coll_tcp_bootstrap.h"               /* the start: all ranks connect to rank 0                 */
+#include "tcp/coll_tcp_fail.h"                    /* all ranks end with the first failure                   */
+#include "tcp/coll_tcp_consensus.h"               /* after a failure: consensus on the members              */
+#include "tcp/coll_tcp_shrink.h"                  /* the surviving ranks form a new job                     */
 COLL__FOR_SPEED
 
 /* ---- >>transfers ---- */
@@ -140,12 +109,12 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
     if (tcp->redials > 0 || __atomic_load_n(&tcp->budget.is_awaited, __ATOMIC_RELAXED))
         wait_ms = (int)coll__least((size_t)wait_ms, COLL__REDIAL_LEAST_MS);
     if (moved == 0 && wait_ms > 0) {
-        coll__probe_after_all(tcp);
+        coll__watch_active(tcp);
         coll__io_wait(&tcp->io, &tcp->active, wait_ms);
         coll__events(tcp);
         coll__streams_move(tcp);
     } else if (moved == 0 && (tcp->looks++ % COLL__LOOKS_AN_EVENT == 0)) {
-        coll__probe_after_all(tcp);
+        coll__watch_active(tcp);
         coll__events(tcp);
     }
     if (tcp->suspicion.status != COLL_OK && tcp->failure.status == COLL_OK)
@@ -180,19 +149,6 @@ static void coll__tcp_close(void *context)
         coll__stream_leave(&tcp->streams[i], tcp->failure.status == COLL_OK, deadline);
     coll__io_cancel(&tcp->io, tcp->streams, count);
     coll__tcp_free(tcp);
-}
-
-/* The first rank of a rank's host identifies the host.  That of the rank before it is tried first.  The caller holds the
- * session. */
-static int coll__tcp_host(void *context, int rank)
-{
-    const coll__tcp *tcp = (const coll__tcp *)context;
-    int *const home = &tcp->known[rank].home, before = rank > 0 ? tcp->known[rank - 1].home : 0;
-
-    if (*home == 0 && before > 0 && coll__is_same_host(&tcp->endpoints[before - 1], &tcp->endpoints[rank])) *home = before;
-    for (int first = 0; *home == 0; first++)
-        if (coll__is_same_host(&tcp->endpoints[first], &tcp->endpoints[rank])) *home = first + 1;
-    return *home - 1;
 }
 
 static int coll__tcp_site(void *context, int rank) { return (int)((coll__tcp *)context)->endpoints[rank].site; }
@@ -263,9 +219,34 @@ static const coll_transport coll__tcp_transport = {
     .describe = coll__tcp_describe,
 };
 
-static const coll__internals coll__tcp_internals = {
-    .part = coll__tcp_part, .watch = coll__tcp_watch, .has_freed = COLL__IF_WATCH(coll__tcp_has_freed)
+static bool coll__tcp_enter(void *context, coll__opened *out, coll_status *status);
+
+static const coll__elastic coll__tcp_elastic = {
+    .waiting = coll__tcp_waiting, .table = coll__tcp_newcomers, .enter = coll__tcp_enter
 };
+
+static const coll__internals coll__tcp_internals = {
+    .part = coll__tcp_part, .watch = coll__tcp_watch, .has_freed = COLL__IF_WATCH(coll__tcp_has_freed),
+    .elastic = COLL__SHRINKS(&coll__tcp_elastic)
+};
+
+/* The first world of newcomers has sockets only, and that of a new rank 0. */
+static bool coll__tcp_enter(void *context, coll__opened *out, coll_status *status)
+{
+    coll__tcp *const tcp = (coll__tcp *)context;
+
+    if (tcp->voters == tcp->size && !tcp->has_new_root) return false;
+    out->transport = &coll__tcp_transport;
+    out->internals = &coll__tcp_internals;
+    out->context = tcp;
+    out->rank = tcp->rank;
+    out->size = tcp->size;
+    out->offloads_all = false;
+    out->numbers = (coll__numbers){ .link = coll__link_default };
+    *status = coll__take_tuning(tcp, &out->numbers);
+    if (*status == COLL_OK) *status = coll__count_neighbours(tcp, out);
+    return true;
+}
 
 /* ---- >>open ---- */
 
@@ -276,8 +257,6 @@ static void coll__tcp_say_joined(const coll__opened *o, const coll__tcp_settings
     coll__say(&log, COLL_LOG_INFO, "rank %d of %d (from %s), rank %d of %d on its host, over %s at %s with %s", o->rank, o->size,
               source, o->local_rank, o->local_size, o->transport->name, s->config.address, o->transport->describe(o->context));
 }
-
-#if !COLL__HAS_HYBRID                             /* otherwise: coll_hybrid.h                                 */
 
 static coll_status coll__tcp_open(const coll__settings *s, int count, coll__opened *out)
 {
@@ -294,6 +273,8 @@ static coll_status coll__tcp_open(const coll__settings *s, int count, coll__open
     coll__tcp_settings_free(own);
     return status;
 }
+
+#if !COLL__HAS_HYBRID                             /* otherwise: coll_hybrid.h                                 */
 
 static const coll__transport_row coll__tcp_row = {
     .name = "tcp", .traits = COLL__TCP_TRAITS, .settle = coll__tcp_defaults, .open = coll__tcp_open

@@ -1,19 +1,6 @@
 /* coll_threads.h - ranks that share memory: collectives by loads and stores on one another's buffers.  Here all ranks are threads
  * of one process; coll_hybrid.h also has domains of several processes.
  *
- *   threads/coll_shm_domain.h        what the ranks share: the doorbell, the first failure
- *   threads/coll_threads_p2p.h   messages, for send and recv and for algorithms named by the caller
- *   threads/coll_shm_group.h      groups of ranks, with a slot for each member
- *   threads/coll_shm_access.h      how a rank reads the memory of another
- *   threads/coll_shm_copy.h      what a rank does in an operation: moves blocks
- *   threads/coll_shm_reduce.h       or combines them
- *   threads/coll_shm_kinds.h      the table of kinds: which ranks wait for which
- *   threads/coll_shm_stores.h     long results: ordinary or streaming stores
- *   threads/coll_shm_staging.h    copies that other processes can read
- *   threads/coll_shm_op.h       operations: publish, wait, work, wait
- *   threads/coll_threads_shrink.h     the survivors of a failure migrate to a new domain
- *   this file                         progress, opening and closing, the transport's functions
- *
  * All ranks share a domain.  In each group, also in that of all ranks, every rank has a slot.  A collective is an operation of
  * its group, numbered from 1 on every rank.  Operations of different groups are independent.
  *
@@ -36,21 +23,17 @@
 
 #if COLL__HAS_THREADS
 
-#include "threads/coll_shm_domain.h"
-#include "threads/coll_threads_p2p.h"
+#include "threads/coll_shm_domain.h"              /* what the ranks share: the doorbell, the first failure  */
+#include "threads/coll_threads_p2p.h"             /* messages, for send and recv and for algorithms named by the caller */
 COLL__FOR_SIZE
-#include "threads/coll_shm_group.h"
+#include "threads/coll_shm_group.h"               /* groups of ranks, with a slot for each member           */
 COLL__FOR_SPEED
-#include "threads/coll_shm_access.h"
-#include "threads/coll_shm_copy.h"
-#include "threads/coll_shm_reduce.h"
-#include "threads/coll_shm_kinds.h"
-#include "threads/coll_shm_stores.h"
-#include "threads/coll_shm_staging.h"
-#include "threads/coll_shm_op.h"
-COLL__FOR_SIZE
-#include "threads/coll_threads_shrink.h"
-COLL__FOR_SPEED
+#include "threads/coll_shm_access.h"              /* how a rank reads the memory of another                 */
+#include "threads/coll_shm_copy.h"                /* what a rank does in an operation: moves blocks         */
+#include "threads/coll_shm_reduce.h"              /* or combines them                                       */
+#include "threads/coll_shm_kinds.h"               /* the table of kinds: which ranks wait for which         */
+#include "threads/coll_shm_staging.h"             /* copies that other processes can read                   */
+#include "threads/coll_shm_op.h"                  /* operations: publish, wait, work, wait                  */
 
 /* ---- >>progress ---- */
 
@@ -185,13 +168,17 @@ static const char *coll__threads_describe(const void *context)
     return "shared memory";
 }
 
-/* The tables of a rank.  Returns false: no memory. */
-static bool coll__thread_tables(coll__thread *me, const coll_allocator *memory)
+/* A rank's side of a domain; NULL: no memory. */
+static coll__thread *coll__thread_open(const coll_allocator *memory, coll__domain *domain, int rank)
 {
     const coll__codec usual = { .acc_size = 1 };  /* enough, except for a user's long elements                */
-    const coll__domain *domain = me->domain;
     const size_t size = (size_t)domain->size;
+    coll__thread *me = (coll__thread *)coll__allocate(memory, sizeof *me);
 
+    if (!me) return NULL;
+    me->domain = domain;
+    me->rank = rank;
+    me->rank_slot = coll__rank_slot_of(domain, rank);
     me->has_left = (unsigned char *)coll__allocate(memory, size);
     me->sources = (coll__source *)coll__allocate(memory, size * sizeof *me->sources);
     me->results = (void **)coll__allocate(memory, (size + 1) * sizeof *me->results);
@@ -199,24 +186,12 @@ static bool coll__thread_tables(coll__thread *me, const coll_allocator *memory)
                                     coll__combine_scratch(&usual, 2) + 2 * COLL__BLOCK);
     me->scratch_length = coll__round_up(me->scratch_length + COLL__GRID_BYTES, COLL__LINE);
     me->scratch = coll__take_lines(memory, me->scratch_length);       /* first touched by its own thread      */
-    if (!me->has_left || !me->sources || !me->results || !me->scratch) return false;
-    for (int i = 0; i < me->domain->size; i++) me->sources[i] = (coll__source){ NULL, COLL__AS_USER, i };
-    return domain->is_apart ? coll__shm_access_open(me, memory) : coll__sends_open(me);
-}
-
-/* A rank's side of a domain. */
-static coll__thread *coll__thread_open(const coll_allocator *memory, coll__domain *domain, int rank)
-{
-    coll__thread *me = (coll__thread *)coll__allocate(memory, sizeof *me);
-
-    if (!me) return NULL;
-    me->domain = domain;
-    me->rank = rank;
-    me->rank_slot = coll__rank_slot_of(domain, rank);
-    if (!coll__thread_tables(me, memory)) {
+    const bool has_rest = domain->is_apart ? coll__shm_access_open(me, memory) : coll__sends_open(me);
+    if (!me->has_left || !me->sources || !me->results || !me->scratch || !has_rest) {
         coll__thread_free(me);
         return NULL;
     }
+    for (int i = 0; i < domain->size; i++) me->sources[i] = (coll__source){ NULL, COLL__AS_USER, i };
     coll__member_init(&me->all, me, (coll__group *)coll__domain_at(domain, domain->all), coll__rank_slot_number(domain, rank));
     return me;
 }
@@ -256,6 +231,8 @@ static int coll__threads_host(void *context, int rank)
     (void)context, (void)rank;
     return 0;
 }
+
+#include "threads/coll_threads_shrink.h"          /* the survivors of a failure migrate to a new domain     */
 
 static const coll_transport coll__threads_transport = {
     .name = "threads",

@@ -38,8 +38,8 @@ static void bench_end_all(const pid_t *children, int ranks)
     for (int r = 0; r < ranks; r++) if (children[r] > 0) kill(children[r], SIGKILL);
 }
 
-/* Run `body` in a process for each rank and wait for them.  Returns the exit status of the first that fails, and then ends the
- * others, which would wait for it; 0 when none did.  They end with this process, too. */
+/* Run `body` in a process for each rank and wait for them.  Returns the exit status of the first that fails, or that of a
+ * wrong result, and then ends the others, which would wait for it; 0 when none did.  They end with this process, too. */
 BENCH_UNUSED static int bench_fork(int ranks, bench_body *body, void *context)
 {
     pid_t children[BENCH_RANKS] = { 0 }, parent = getpid();
@@ -63,9 +63,10 @@ BENCH_UNUSED static int bench_fork(int ranks, bench_body *body, void *context)
     }
     for (pid_t ended; (ended = wait(&status)) > 0 || errno == EINTR; ) {
         for (int r = 0; r < ranks; r++) if (children[r] == ended) children[r] = 0;
-        if (ended <= 0 || status == 0 || decision) continue;
-        decision = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-        bench_end_all(children, ranks);
+        if (ended <= 0 || status == 0) continue;
+        const int result = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        if (!decision) bench_end_all(children, ranks);
+        if (!decision || result == BENCH_WRONG) decision = result;
     }
     return decision;
 }

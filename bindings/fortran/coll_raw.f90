@@ -102,8 +102,7 @@ module coll_raw
     integer(c_int), parameter :: COLL_SIM_CUT = 3
     integer(c_int), parameter :: COLL_SIM_LOSE = 4
     integer(c_int), parameter :: COLL_SIM_LATE = 5
-    integer(c_int), parameter :: COLL_SIM_PIECES = 6
-    integer(c_int), parameter :: COLL_SIM_SLOW = 7
+    integer(c_int), parameter :: COLL_SIM_SLOW = 6
 
     integer(c_int), parameter :: COLL_DEFAULT = 0
     integer(c_int), parameter :: COLL_ON = 1
@@ -188,6 +187,7 @@ module coll_raw
         type(c_ptr) :: sim
         type(c_ptr) :: tuning_file
         integer(c_int) :: background
+        integer(c_int) :: elastic
         type(c_ptr) :: dump
         type(coll_tcp) :: tcp
         type(c_ptr) :: allocator
@@ -351,6 +351,40 @@ module coll_raw
             import
             type(c_ptr), value :: comm
             type(c_ptr), intent(inout) :: out
+            integer(c_int) :: result_
+        end function
+
+        function coll_grow(comm, out) bind(c, name="coll_grow") result(result_)
+            import
+            type(c_ptr), value :: comm
+            type(c_ptr), intent(inout) :: out
+            integer(c_int) :: result_
+        end function
+
+        function coll_replace(comm, out) bind(c, name="coll_replace") result(result_)
+            import
+            type(c_ptr), value :: comm
+            type(c_ptr), intent(inout) :: out
+            integer(c_int) :: result_
+        end function
+
+        function coll_join(out, config) bind(c, name="coll_join") result(result_)
+            import
+            type(c_ptr), intent(inout) :: out
+            type(c_ptr), value :: config
+            integer(c_int) :: result_
+        end function
+
+        function coll_waiting(comm) bind(c, name="coll_waiting") result(result_)
+            import
+            type(c_ptr), value :: comm
+            integer(c_int) :: result_
+        end function
+
+        function coll_former_rank(comm, rank) bind(c, name="coll_former_rank") result(result_)
+            import
+            type(c_ptr), value :: comm
+            integer(c_int), value :: rank
             integer(c_int) :: result_
         end function
 
@@ -1277,12 +1311,6 @@ module coll_raw
             type(c_funptr), value :: line
             type(c_ptr), value :: context
         end subroutine
-
-        function coll_measure(comm) bind(c, name="coll_measure") result(result_)
-            import
-            type(c_ptr), value :: comm
-            integer(c_int) :: result_
-        end function
 
         function coll_link_text(comm, text, length) bind(c, name="coll_link_text") result(result_)
             import

@@ -4,22 +4,7 @@
 
 /* ---- >>starting calls ---- */
 
-/* A call that is not a list. */
-static void coll__nccl_carry(coll__nccl *me, const coll_call *call, coll__nccl_way way, bool has_number)
-{
-    if (!coll__kind_reduces(call->kind)) {
-        coll__nccl_move(me, call);
-        return;
-    }
-    const coll__sums s = coll__sums_of(me->owner, call);
-    if (way == COLL__BY_KERNELS) coll__nccl_sum(me, call, &s);
-    if (way == COLL__BY_HOST) coll__nccl_by_host(me, call, has_number);
-    if (way != COLL__BY_NCCL) return;
-    coll__nccl_reduce(me, call, &s);
-    coll__nccl_finish(me, call, &s);
-}
-
-/* The parts of a call, one after the other; those of a list by NCCL alone in one group. */
+/* The parts of a call, one after the other; sums by NCCL in one group. */
 static void coll__nccl_carry_all(coll__nccl *me, const coll_request *r, coll__mark *mark)
 {
     const bool is_list = r->call.kind == COLL_ALLREDUCE_LIST, looks = mark && r->call.flags & COLL_DETECT_OVERFLOW;
@@ -28,8 +13,12 @@ static void coll__nccl_carry_all(coll__nccl *me, const coll_request *r, coll__ma
     coll_call one;
     const char *why;
 
+    if (!is_list && !coll__kind_reduces(r->call.kind)) {
+        coll__nccl_move(me, &r->call);
+        return;
+    }
     if (is_list) coll__nccl_group(me);
-    for (int i = 0; is_list && i < parts; i++) {
+    for (int i = 0; i < parts; i++) {
         if (coll__nccl_part(me->owner, r, i, &one, &codec, &why) != COLL__BY_NCCL) continue;
         const coll__sums s = coll__sums_of(me->owner, &one);
         coll__nccl_reduce(me, &one, &s);
@@ -37,11 +26,11 @@ static void coll__nccl_carry_all(coll__nccl *me, const coll_request *r, coll__ma
     if (is_list) coll__nccl_ungroup(me);
     for (int i = 0; i < parts; i++) {
         const coll__nccl_way way = coll__nccl_part(me->owner, r, i, &one, &codec, &why);
-        if (is_list && way == COLL__BY_NCCL) {
-            const coll__sums s = coll__sums_of(me->owner, &one);
-            coll__nccl_finish(me, &one, &s);
-        } else coll__nccl_carry(me, &one, way, !is_list && !r->prepared);
-        if (looks && coll__kind_reduces(one.kind)) coll__nccl_look_for_overflow(me, &one, mark);
+        const coll__sums s = coll__sums_of(me->owner, &one);
+        if (way == COLL__BY_NCCL) coll__nccl_finish(me, &one, &s);
+        if (way == COLL__BY_KERNELS) coll__nccl_sum(me, &one, &s);
+        if (way == COLL__BY_HOST) coll__nccl_by_host(me, &one, !is_list && !r->prepared);
+        if (looks) coll__nccl_look_for_overflow(me, &one, mark);
     }
 }
 

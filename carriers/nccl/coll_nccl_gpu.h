@@ -165,18 +165,6 @@ static void coll__mark_drop(coll__gpu *gpu, coll__mark *mark)
 
 /* ---- >>kernels ---- */
 
-enum { COLL__KERNEL_BLOCK = 256, COLL__KERNEL_BLOCKS_MOST = 1024 };
-
-static coll__cuda_result coll__kernel_run(const coll__gpu *gpu, coll__kernel which, size_t count, void **parameters,
-                                          struct CUstream_st *stream)
-{
-    const size_t blocks = (count + COLL__KERNEL_BLOCK - 1) / COLL__KERNEL_BLOCK;
-    const unsigned grid = (unsigned)coll__least(blocks, COLL__KERNEL_BLOCKS_MOST);
-
-    if (count == 0) return COLL__CUDA_SUCCESS;
-    return gpu->cuda.LaunchKernel(gpu->kernels[which], grid, 1, 1, COLL__KERNEL_BLOCK, 1, 1, 0, stream, parameters, NULL);
-}
-
 static bool coll__kernels_load(coll__gpu *gpu, char *why, size_t room)
 {
     size_t length = 0;

@@ -14,6 +14,18 @@
 
 /* ---- >>kernels ---- */
 
+enum { COLL__KERNEL_BLOCK = 256, COLL__KERNEL_BLOCKS_MOST = 1024 };
+
+static void coll__kernel_run(coll__nccl *me, coll__kernel which, size_t count, void **parameters)
+{
+    const size_t blocks = (count + COLL__KERNEL_BLOCK - 1) / COLL__KERNEL_BLOCK;
+    const unsigned grid = (unsigned)coll__least(blocks, COLL__KERNEL_BLOCKS_MOST);
+
+    if (count > 0)
+        COLL__CUDA_DO(me, LaunchKernel, me->gpu->kernels[which], grid, 1, 1, COLL__KERNEL_BLOCK, 1, 1, 0, me->stream, parameters,
+                      NULL);
+}
+
 /* out = the `n` vectors at `in` combined, `stride` bytes apart, finished and rounded.  The kernels have the numbers of coll_type
  * and coll_op. */
 static void coll__nccl_combine(coll__nccl *me, const coll__sums *s, coll_type in_type, const void *in, size_t stride, int n,
@@ -29,8 +41,7 @@ static void coll__nccl_combine(coll__nccl *me, const coll__sums *s, coll_type in
     void *const scale = is_double ? (void *)&scale64 : (void *)&scale32;          /* not of integers          */
     void *all[] = { &in, &step, &n, &out, &length, &in_type, &out_type, &op, &order, divisor, scale };
 
-    if (me->now.status != COLL_OK) return;
-    coll__nccl_said_cuda(me, "cuLaunchKernel", coll__kernel_run(me->gpu, which, count, all, me->stream));
+    coll__kernel_run(me, which, count, all);
 }
 
 static void coll__nccl_convert(coll__nccl *me, void *to, coll_type to_type, const void *from, coll_type from_type, size_t count)
@@ -49,8 +60,7 @@ static void coll__nccl_look_for_overflow(coll__nccl *me, const coll_call *call, 
     volatile unsigned *found = mark->found;
     void *all[] = { &at, &length, &type, &found };
 
-    if (me->now.status != COLL_OK || !(coll__is_half(type) || type == COLL_F32 || type == COLL_F64)) return;
-    coll__nccl_said_cuda(me, "cuLaunchKernel", coll__kernel_run(me->gpu, COLL__OVERFLOW, (size_t)length, all, me->stream));
+    if (coll__is_half(type) || type == COLL_F32 || type == COLL_F64) coll__kernel_run(me, COLL__OVERFLOW, (size_t)length, all);
 }
 
 /* ---- >>memory of a reduction ---- */

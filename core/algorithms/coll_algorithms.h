@@ -93,12 +93,7 @@ static bool coll__allreduce_tree(coll__round *now, int k)
  * (coll_uneven_split.h). */
 static bool coll__allreduce_direct(coll__round *now, int k)
 {
-#if COLL__HAS_LEAVES
-    if (now->leaves && now->leaves->has_sums && k-- == 0) {
-        coll__leaves_gather(now);
-        return true;
-    }
-#endif
+    if (COLL__LEAVES_OF(now) && COLL__LEAVES_OF(now)->has_sums && k-- == 0) return coll__leaves_gather(now), true;
     return k == 0 ? coll__direct_reduce(now, 0) : coll__circulant_allgather(now, k - 1, COLL__RESULT);
 }
 
@@ -203,7 +198,6 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ROW(BROADCAST,      "tree",       broadcast_tree,      broadcast_tree,    none,           ONE,      1, 1, 0, 1, 0, 0, 0)
     COLL__ALT(BROADCAST,      "scatter",    broadcast_scatter,   scatter_tree,      allgather,      PER_RANK, 1, 1, 0, 1, 0, 0, 0)
     COLL__ALT(BROADCAST,      "blocks",     broadcast_blocks,    broadcast_blocks,  none,           MANY,     1, 1, 0, 0, 0, 0, 0)
-    COLL__ALT(BROADCAST,      "chain",      broadcast_chain,     broadcast_chain,   none,           ONE,      1, 1, 0, 0, 1, 1, 0)
     COLL__ALT(BROADCAST,      "dbtree",     broadcast_dbtree,    broadcast_dbtree,  none,           TWO,      1, 1, 0, 0, 1, 0, 0)
 #endif
 #if COLL__HAS_REDUCE

@@ -75,12 +75,6 @@ static void coll__blocks_walk(coll__blocks_search *s, int64_t at, int e)
 /* Idle rounds before the first one, so that the last round ends a repetition. */
 static inline int coll__blocks_idle(int q, int blocks) { return (q - (blocks - 1) % q) % q; }
 
-/* The block of step i, counted from the idle rounds; below 0: none. */
-static inline int coll__blocks_number(const coll__schedule *s, int i, int blocks)
-{
-    return s->receive[i % s->q] - coll__blocks_idle(s->q, blocks) + i / s->q * s->q;
-}
-
 static void coll__blocks_find(coll__schedule *schedule, int rank, int size)
 {
     coll__blocks_search s = { .found = schedule, .rank = rank, .size = size };
@@ -97,10 +91,10 @@ static void coll__blocks_find(coll__schedule *schedule, int rank, int size)
         coll__blocks_walk(&s, schedule->skip[top], top);
 }
 
-/* The block that this rank receives in step i; -1: none. */
+/* The block that this rank receives in step i, counted from the idle rounds; -1: none. */
 static int coll__blocks_received(const coll__schedule *s, int i, int blocks)
 {
-    const int number = coll__blocks_number(s, i, blocks);
+    const int number = s->receive[i % s->q] - coll__blocks_idle(s->q, blocks) + i / s->q * s->q;
     return number < 0 ? -1 : coll__less(number, blocks - 1);
 }
 

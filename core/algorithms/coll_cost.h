@@ -245,15 +245,7 @@ static double coll__cost_reduce_blocks(const coll__link *link, const coll__shape
 
 /* The first slice takes p - 1 whole steps to the end of the chain; the n - 1 others follow directly.  A rank forwards slice t
  * in a later tick than it was received in.  That costs nothing: several ticks are in progress, so that tick begins when slice t
- * has arrived. */
-static double coll__cost_broadcast_chain(const coll__link *both, const coll__shape *s)
-{
-    const coll__link way = coll__chain_way(both, s->size), *const link = &way;
-    const double share = s->bytes / s->slices;
-    return coll__steps_time(link, s->size - 1, share, 0) + (s->slices - 1) * coll__pace(link, share, 0);
-}
-
-/* The first step sends a raw input; each step adds a raw input. */
+ * has arrived.  The first step sends a raw input; each step adds a raw input. */
 static double coll__cost_scan_chain(const coll__link *both, const coll__shape *s)
 {
     const coll__link way = coll__chain_way(both, s->size), *const link = &way;

@@ -37,7 +37,8 @@ static inline int64_t coll__leaf_vectors(int64_t at, int64_t leaves, bool are_su
     return vectors;
 }
 
-#if COLL__HAS_LEAVES
+/* A private flag of a call whose inputs are nodes.  Carriers and transports that do not know a flag decline the call. */
+enum { COLL__OVER_NODES = 1 << 30 };
 
 typedef struct coll__leaf_node {
     int rank, vector;                             /* which has it; number of the vector there                 */
@@ -60,13 +61,6 @@ struct coll__leaves {
     int *node_number, *term_number;               /* k                                                        */
     int *first_term;                              /* of every rank, and of all                                */
 };
-
-/* Bytes of the lists of a tree. */
-static inline size_t coll__leaves_bytes(int64_t nodes, int size)
-{
-    return (size_t)nodes * (sizeof(coll__leaf_node) + sizeof(coll__leaf_term) + 2 * sizeof(int))
-         + (size_t)(size + 1) * sizeof(int);
-}
 
 /* Append the nodes of the next rank. */
 static inline void coll__leaves_add(coll__leaves *t, int rank, int64_t at, int64_t leaves)
@@ -139,13 +133,13 @@ static inline bool coll__leaves_are_ranks(const coll__leaves *t, int size)
 /* Vector `vector` of this rank: some of its blocks. */
 static coll__span coll__leaf_blocks(const coll__round *now, int vector, int first, int blocks)
 {
-    return coll__blocks(now->leaves->are_sums ? COLL__NODES : COLL__INPUT, vector * now->blocks + first, blocks);
+    return coll__blocks(COLL__LEAVES_OF(now)->are_sums ? COLL__NODES : COLL__INPUT, vector * now->blocks + first, blocks);
 }
 
 /* The round in which nodes are moved to homes, and added there. */
 static inline void coll__leaves_gather(coll__round *now)
 {
-    const coll__leaves *const t = now->leaves;
+    const coll__leaves *const t = COLL__LEAVES_OF(now);
 
     for (const coll__leaf_term *term = t->term; term < t->term + t->terms; term++)
         for (const coll__leaf_node *n = t->node + term->first; n < t->node + term->first + term->count; n++) {
@@ -174,58 +168,37 @@ static inline const int *coll__leaf_numbers(const coll__leaves *t, int me, bool 
     return t->node_number + t->term[k].first;
 }
 
-/* A block of a term of this rank, and where that of another rank is received. */
-static coll__span coll__leaf_own(const coll__round *now, int term, int block)
-{
-    const coll__leaf_term *const t = &now->leaves->term[term];
-
-    block = coll__mod(block, now->blocks);
-    if (t->count == 1) return coll__leaf_blocks(now, now->leaves->node[t->first].vector, block, 1);
-    return coll__slot_of(COLL__PART, t->slot * now->blocks + block, block);
-}
-
-static coll__span coll__leaf_other(const coll__round *now, int term)
-{
-    const coll__leaves *const t = now->leaves;
-    return coll__slot_of(t->are_sums ? COLL__PART : COLL__WORK, (t->made + t->received) * now->blocks + term, now->rank);
-}
-
-#endif /* COLL__HAS_LEAVES */
-
 /* ---- >>terms of a sum: one input of each rank, or nodes of a tree over leaves ---- */
 
 /* The terms of a rank: their first number, and that behind the last.  Terms are in the order of ranks. */
 static inline int coll__first_term(const coll__round *now, int rank)
 {
-#if COLL__HAS_LEAVES
-    if (now->leaves) return now->leaves->first_term[coll__mod(rank, now->size)];
-#endif
-    return (void)now, rank;
+    const coll__leaves *const t = COLL__LEAVES_OF(now);
+    return t ? t->first_term[coll__mod(rank, now->size)] : rank;
 }
 
 static inline int coll__end_term(const coll__round *now, int rank)
 {
-#if COLL__HAS_LEAVES
-    if (now->leaves) return now->leaves->first_term[coll__mod(rank, now->size) + 1];
-#endif
-    return (void)now, rank + 1;
+    const coll__leaves *const t = COLL__LEAVES_OF(now);
+    return t ? t->first_term[coll__mod(rank, now->size) + 1] : rank + 1;
 }
 
 /* Block `block` of a term of this rank; and where it receives its block of a term of another rank. */
 static inline coll__span coll__own_term(const coll__round *now, int term, int block)
 {
-#if COLL__HAS_LEAVES
-    if (now->leaves) return coll__leaf_own(now, term, block);
-#endif
-    return (void)now, (void)term, coll__block(COLL__INPUT, block);
+    const coll__leaves *const tree = COLL__LEAVES_OF(now);
+    if (!tree) return coll__block(COLL__INPUT, block);
+    const coll__leaf_term *const t = &tree->term[term];
+    block = coll__mod(block, now->blocks);
+    if (t->count == 1) return coll__leaf_blocks(now, tree->node[t->first].vector, block, 1);
+    return coll__slot_of(COLL__PART, t->slot * now->blocks + block, block);
 }
 
 static inline coll__span coll__other_term(const coll__round *now, int term)
 {
-#if COLL__HAS_LEAVES
-    if (now->leaves) return coll__leaf_other(now, term);
-#endif
-    return coll__slot_of(COLL__WORK, term - now->rank + (term < now->rank ? now->size : 0), now->rank);
+    const coll__leaves *const t = COLL__LEAVES_OF(now);
+    if (!t) return coll__slot_of(COLL__WORK, term - now->rank + (term < now->rank ? now->size : 0), now->rank);
+    return coll__slot_of(t->are_sums ? COLL__PART : COLL__WORK, (t->made + t->received) * now->blocks + term, now->rank);
 }
 
 #endif /* COLL_LEAVES_H */

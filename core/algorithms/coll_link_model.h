@@ -33,20 +33,18 @@ typedef struct coll__far { double latency, per_byte; } coll__far;
 typedef struct coll__sites { int count, first[COLL__RUNS_MOST]; } coll__sites;
 
 /* The source of the numbers. */
-typedef enum coll__origin { COLL__BY_DEFAULT, COLL__BY_FILE, COLL__BY_SIMULATION, COLL__BY_MEASURING } coll__origin;
+typedef enum coll__origin { COLL__BY_DEFAULT, COLL__BY_FILE, COLL__BY_SIMULATION } coll__origin;
 
 enum { COLL__FILE_NAME_ROOM = COLL__HAS_CHOICE ? 64 : 1 };
 
-/* Link numbers of a communicator.  `nominal`, shares, far and sites are equal in every run, and so may determine bits
- * (coll_tuner.h); `link` is `nominal`, or measured later. */
+/* Link numbers of a communicator: equal on all its ranks, and in every run with the same tuning file. */
 typedef struct coll__numbers {
-    coll__link   link, nominal;                   /* of the slowest rank                                      */
+    coll__link   link;                            /* of the slowest rank                                      */
     coll__shares shares;                          /* if some links are faster                                 */
     coll__far    far;
     coll__sites  sites;
-    double       barrier;                         /* s of a barrier that the transport executes; 0: not measured */
+    double       barrier;                         /* in files of earlier versions; not used                   */
     coll__origin origin;
-    unsigned     version;                         /* replacements so far                                      */
     char         file[COLL__FILE_NAME_ROOM];      /* the end of the tuning file's name                        */
 } coll__numbers;
 

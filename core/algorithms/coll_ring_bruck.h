@@ -277,7 +277,7 @@ static bool coll__alltoall_circulant(coll__round *now, int k)
 
 /* ---- >>ring: neighbors only, in a given order ---- */
 
-/* The rank at place `at` of the ring or chain. */
+/* The rank at place `at` of the ring. */
 static inline int coll__ring_rank(const coll__round *now, int at)
 {
     const int i = coll__mod(at, now->size);

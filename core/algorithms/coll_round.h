@@ -56,7 +56,7 @@ typedef struct coll__round {
     int rank, size, root, radix;
     int blocks;                                   /* of the vector                                            */
     bool is_exclusive;                            /* exscan, not scan                                         */
-    const int *order;                             /* ranks in the order of a ring or chain; NULL: 0, 1, ...   */
+    const int *order;                             /* ranks in the order of a ring; NULL: 0, 1, ...            */
     const coll__graph *graph;
 #if COLL__HAS_LEAVES
     const coll__leaves *leaves;                   /* the terms of the sum; NULL: one of each rank             */

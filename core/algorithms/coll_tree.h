@@ -1,4 +1,4 @@
-/* coll_tree.h - algorithms with a root: the k-nomial tree, the chain and the double binary tree.  Tree ranks are counted from
+/* coll_tree.h - algorithms with a root: the k-nomial tree and the double binary tree.  Tree ranks are counted from
  * the root.
  *
  * In the costs p is the number of ranks, r the radix, m the whole vector, R = ceil(log_r p) rounds. */
@@ -124,22 +124,6 @@ static bool coll__scatter_tree(coll__round *now, int k)
     return true;
 }
 
-/* The chain: each rank forwards the vector to the next one, in the order of the ring, starting at the root.
- *
- *     root --> next --> ... --> last
- *
- * p - 1 rounds, m sent by each rank and over each link: for networks with links between neighbors only, in many slices in a
- * pipeline.  The first of n slices takes p - 1 messages of m / n, the others follow directly. */
-static bool coll__broadcast_chain(coll__round *now, int k)
-{
-    if (k >= now->size - 1) return false;
-    const int at = coll__ring_place_of(now, now->rank);
-    const int behind = coll__mod(at - coll__ring_place_of(now, now->root), now->size);    /* places after the root */
-    if (behind == k) coll__send(now, coll__ring_rank(now, at + 1), coll__block(COLL__RESULT, 0));
-    if (behind == k + 1) coll__recv(now, coll__ring_rank(now, at - 1), coll__block(COLL__RESULT, 0));
-    return true;
-}
-
 /* ---- >>to the root ---- */
 
 /* Gather up the tree: R rounds, (p - 1) / p m into the root, the least possible; with radix p it is direct.  An inner rank
@@ -261,9 +245,8 @@ static inline int coll__dbtree_rounds(int size) { return size > 1 ? coll__circul
 
 /* Broadcast down both trees, each with half of the vector: q rounds (q + 1 if p is a power of 2), 2 (p - 1) messages of m / 2,
  * and m sent by the busiest rank.  For long vectors and many ranks, in a pipeline of slices.  The blocks of coll_blocks.h wait
- * for each other in every round; here ranks only wait for the first slice.  The chain's first slice takes p - 1 messages.  On 6
- * to 32 ranks at 10 Gbit/s, with 20 us of latency, 256 KiB take 0.74 to 0.91 of the time of the best other algorithm
- * (simulated).
+ * for each other in every round; here ranks only wait for the first slice.  On 6 to 32 ranks at 10 Gbit/s, with 20 us of latency,
+ * 256 KiB take 0.74 to 0.91 of the time of the best other algorithm (simulated).
  *
  * After P.  Sanders, J.  Speck and J.  L.  Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan"
  * (Parallel Computing 35, 2009).  Their second tree is the first one mirrored or shifted; this one is shifted and has no number

@@ -4,11 +4,10 @@
  * the same.  So the input is only the query, which is equal everywhere, and the arithmetic only sums, products, quotients and
  * comparisons of doubles.  With COLL_NO_CHOICE there is one algorithm for each kind.
  *
- * BITS.  A result must have the same bits in every run, but measurements, and the processors of ranks, differ between runs.  So
- * neither may determine bits.  If the grouping of a sum changes its bits, the first choice uses the nominal numbers and one
- * processor for each rank.  Nominal numbers are built in, from a file, or of the simulated machine.  If the choice is
- * canonical, the measured numbers select the fastest canonical algorithm: all of these give the same bits, with every radix and
- * number of slices.  If not, algorithm, radix and blocks stay as they are.  All of this is in coll__choose. */
+ * BITS.  A result must have the same bits in every run, but the processors that ranks share may differ between runs.  So they
+ * may not determine bits.  If the grouping of a sum changes its bits, the first choice counts one processor for each rank.  If it
+ * is canonical, the fastest canonical algorithm for the processors there are is used: all of these give the same bits, with every
+ * radix and number of slices.  If not, algorithm, radix and blocks stay as they are.  All of this is in coll__choose. */
 #ifndef COLL_TUNER_H
 #define COLL_TUNER_H
 
@@ -44,8 +43,7 @@ typedef struct coll__query {
     double    bytes, sum_bytes;                   /* of the whole vector, on the wire and as partial results  */
     bool      is_exact, is_commutative, must_be_canonical;
     const char *algorithm;                        /* NULL, "name" or "name:number": the radix, the blocks or the slices */
-    const coll__link *link;                       /* for speed                                                */
-    const coll__link *nominal;                    /* for the bits of the result; NULL: the same               */
+    const coll__link *link;
     const coll__shares *shares;                   /* of unequal links; NULL: all are equal                    */
     double    share;                              /* processors that a rank has; 0: one each                  */
     coll__counts *counts;                         /* of each algorithm for this size; NULL: not cached        */
@@ -353,8 +351,7 @@ static inline bool coll__choose(coll__choice *choice, const coll__query *query)
 {
     coll__query narrow = *query;
 
-    if (!query->nominal || query->is_exact) return coll__choose_cheapest(choice, query);
-    narrow.link = query->nominal;
+    if (!coll__is_crowd(query) || query->is_exact) return coll__choose_cheapest(choice, query);
     narrow.share = 0;
     if (!coll__choose_cheapest(choice, &narrow)) return false;
     if (!choice->algorithm->is_canonical) {
@@ -362,7 +359,6 @@ static inline bool coll__choose(coll__choice *choice, const coll__query *query)
         *choice = coll__priced(choice->algorithm, query, choice->radix, cut);
         return true;
     }
-    narrow.link = query->link;
     narrow.share = query->share;
     narrow.must_be_canonical = true;
     return coll__choose_cheapest(choice, &narrow);

@@ -140,12 +140,6 @@ static inline double coll__shares_settle(coll__shares *s, int size)
     return (double)least / (double)COLL__RATE_UNIT;
 }
 
-/* Copy the rate of rank `name` in `all` to rank `i`. */
-static inline void coll__rates_inherit(coll__shares *s, int i, const coll__shares *all, int name)
-{
-    if (all->count) coll__rates_add(s, i, coll__run_of(all, name)->rate);
-}
-
 /* The longest share, as a fraction of 1. */
 static inline double coll__longest_share(const coll__shares *s, int size)
 {

@@ -32,7 +32,6 @@ typedef struct coll__arena {
     coll__hole    *holes;
     uintptr_t      most;                          /* highest end of any part so far                           */
     size_t         used;
-    bool           has_refused;
 } coll__arena;
 
 enum {
@@ -72,7 +71,6 @@ static void *coll__arena_allocate(void *context, size_t length, size_t alignment
     coll__hole **link = &a->holes;
     while (*link && !(at = coll__hole_cut(link, length, coll__most(alignment, COLL__PART_UNIT)))) link = &(*link)->next;
     if (at) a->used += length;
-    else a->has_refused = true;
     if (at && (uintptr_t)at + length > a->most) a->most = (uintptr_t)at + length;
     coll__lock_drop(&a->lock);
     return at;

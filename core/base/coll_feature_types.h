@@ -2,8 +2,8 @@
  * -DCOLL_ONLY_TYPES=i32,f32,bf16.
  *
  * The list selects arithmetic: reductions of the type, and conversions to and from it, those for the wire among them.  Elements
- * of any type can be sent, and reduced by COLL_USER.  Narrow floats add f32, in which they are summed.  So does the cost model,
- * which measures with it.  The maximum of u64 is always included. */
+ * of any type can be sent, and reduced by COLL_USER.  Narrow floats add f32, in which they are summed.  The maximum of u64 is
+ * always included. */
 #ifndef COLL_FEATURE_TYPES_H
 #define COLL_FEATURE_TYPES_H
 
@@ -56,7 +56,7 @@ enum { coll__unknown_type = COLL__WORDS(|, COLL__TYPED, COLL_ONLY_TYPES) != 0 };
 #else
 #define COLL__TYPES_ASKED COLL__TYPES_ALL
 #endif
-#if COLL__TYPES_ASKED & COLL__TYPES_MIXED || COLL__HAS_CHOICE
+#if COLL__TYPES_ASKED & COLL__TYPES_MIXED
 #define COLL__TYPES_THERE (COLL__TYPES_ASKED | COLL__TYPED_f32)
 #else
 #define COLL__TYPES_THERE COLL__TYPES_ASKED

@@ -5,7 +5,7 @@
  *
  *   profile                transports         collectives                                           types
  *   COLL_LEAST             threads            allreduce                                             f32
- *   COLL_SMALL             threads, tcp, mpi  broadcast, reduce, gather, scatter (and alltoall)     i32, f32, f64, bf16
+ *   COLL_SMALL             threads, tcp, mpi  broadcast, reduce, gather, scatter                    i32, f32, f64, bf16
  *   COLL_TINY              the program's own  broadcast, reduce                                     i32, f32
  *
  *   Each also has barrier, allreduce and allgather.  A list of the program replaces the profile's.
@@ -20,13 +20,13 @@
  *   COLL_ONLY_TRANSPORTS   of threads, tcp, sim and mpi; hybrid stands for threads,tcp; mpi takes COLL_WITH_MPI, too
  *   COLL_ONLY_KINDS        of barrier, broadcast, reduce, allreduce, reduce_scatter, scan, gather, scatter, allgather, alltoall
  *                          and neighbor.  A name includes all its forms: alltoall includes alltoallv and alltoallw.  The
- *                          library itself needs barrier, allreduce and allgather; with the cost model broadcast and alltoall;
- *                          with hierarchies reduce_scatter and alltoall, scatter for a broadcast, gather for a reduce
+ *                          library itself needs barrier, allreduce and allgather; with hierarchies reduce_scatter and
+ *                          alltoall, scatter for a broadcast, gather for a reduce
  *   COLL_ONLY_TYPES        of the names that coll_type_name gives (coll_feature_types.h)
  *
  *   switch                 leaves out
- *   COLL_NO_CHOICE         all algorithms but one for each collective, the cost model, coll_measure, tuning files,
- *                          coll_call.algorithm; and what COLL_NO_HIERARCHY leaves out
+ *   COLL_NO_CHOICE         all algorithms but one for each collective, the cost model, tuning files, coll_call.algorithm; and
+ *                          what COLL_NO_HIERARCHY leaves out
  *   COLL_NO_COUNTS         blocks of different lengths: gatherv, scatterv, allgatherv, reduce_scatterv, alltoallv, alltoallw,
  *                          collectives of neighbors; and what COLL_NO_HIERARCHY leaves out
  *   COLL_NO_ENV            environment variables: coll_config has all settings
@@ -91,38 +91,17 @@
 #error "a profile or a switch (COLL_NO_..., COLL_WITH_..., COLL_PORTABLE) is defined as 0, which sets it: do not define it"
 #endif
 
-/* ---- >>switches that were removed ---- */
+/* ---- >>switches that 0.3 removed ---- */
 
-#if defined(COLL_NO_SIM) || defined(COLL_NO_TCP) || defined(COLL_NO_THREADS) || defined(COLL_NO_JOINED)
-#error "COLL_NO_SIM, _TCP, _THREADS and _JOINED were removed: list what you need, as in -DCOLL_ONLY_TRANSPORTS=threads,tcp"
-#endif
-#if defined(COLL_NO_MIXED) || defined(COLL_NO_FP8) || defined(COLL_NO_MX) || defined(COLL_NO_COMPLEX) || defined(COLL_NO_PAIRS) \
-    || defined(COLL_NO_INT8_16)
-#error "COLL_NO_MIXED, _FP8, _MX, _COMPLEX, _PAIRS and _INT8_16 were removed: list what you need, as in -DCOLL_ONLY_TYPES=i32,f32"
-#endif
-#if defined(COLL_NO_NEIGHBORS)
-#error "COLL_NO_NEIGHBORS was removed: list the collectives that you need in COLL_ONLY_KINDS"
-#endif
-#if defined(COLL_NO_TUNER)
-#error "COLL_NO_TUNER was removed: use COLL_NO_CHOICE"
-#endif
-#if defined(COLL_NO_LAUNCHERS)
-#error "COLL_NO_LAUNCHERS was removed: use COLL_NO_NETWORKS"
-#endif
-#if defined(COLL_NO_STDIO)
-#error "COLL_NO_STDIO was removed: use COLL_NO_OS"
-#endif
-#if defined(COLL_NO_MESSAGES)
-#error "COLL_NO_MESSAGES was removed: use COLL_LEAST"
-#endif
-#if defined(COLL_NO_LANES) || defined(COLL_NO_RECORDER) || defined(COLL_NO_BACKGROUND) || defined(COLL_NO_LISTS) \
-    || defined(COLL_NO_STRIDES) || defined(COLL_NO_WATCH) || defined(COLL_NO_STOCHASTIC) || defined(COLL_NO_REPRODUCIBLE) \
-    || defined(COLL_NO_SCALE)
-#error "COLL_NO_LANES, _RECORDER, _BACKGROUND, _LISTS, _STRIDES, _WATCH, _STOCHASTIC, _REPRODUCIBLE and _SCALE were removed: \
-only the profiles (COLL_LEAST, COLL_SMALL, COLL_TINY) leave out these parts"
-#endif
-#if defined(COLL_NO_ARENA)
-#error "COLL_NO_ARENA was removed: link with -ffunction-sections and -Wl,--gc-sections, which leave out functions not called"
+#if defined(COLL_NO_SIM) || defined(COLL_NO_TCP) || defined(COLL_NO_THREADS) || defined(COLL_NO_JOINED) \
+    || defined(COLL_NO_MIXED) || defined(COLL_NO_FP8) || defined(COLL_NO_MX) || defined(COLL_NO_COMPLEX) \
+    || defined(COLL_NO_PAIRS) || defined(COLL_NO_INT8_16) || defined(COLL_NO_NEIGHBORS) || defined(COLL_NO_TUNER) \
+    || defined(COLL_NO_LAUNCHERS) || defined(COLL_NO_STDIO) || defined(COLL_NO_MESSAGES) || defined(COLL_NO_LANES) \
+    || defined(COLL_NO_RECORDER) || defined(COLL_NO_BACKGROUND) || defined(COLL_NO_LISTS) || defined(COLL_NO_STRIDES) \
+    || defined(COLL_NO_WATCH) || defined(COLL_NO_STOCHASTIC) || defined(COLL_NO_REPRODUCIBLE) || defined(COLL_NO_SCALE) \
+    || defined(COLL_NO_ARENA)
+#error "a switch COLL_NO_... is set that was removed: use COLL_ONLY_TRANSPORTS, COLL_ONLY_TYPES, COLL_ONLY_KINDS, a profile \
+(COLL_LEAST, COLL_SMALL, COLL_TINY) or another switch (coll_features.h)"
 #endif
 
 /* ---- >>profiles ---- */
@@ -159,6 +138,12 @@ only the profiles (COLL_LEAST, COLL_SMALL, COLL_TINY) leave out these parts"
 #define COLL__HAS_HYBRID (COLL__HAS_TCP && COLL__HAS_THREADS && COLL__UNSET(COLL_NO_SHM) && !COLL__IS_SMALL)
 #define COLL__HAS_SHM (COLL__UNSET(COLL_NO_SHM) && COLL__UNSET(COLL_PORTABLE) && !COLL__IS_SMALL)
 #define COLL__HAS_DOMAIN (COLL__HAS_SHM && COLL__HAS_HYBRID)          /* domains of several processes         */
+
+#if COLL__HAS_LEAVES                              /* the tree of a codec or a round; NULL: one input of each rank */
+#define COLL__LEAVES_OF(it) ((const coll__leaves *)(it)->leaves)
+#else
+#define COLL__LEAVES_OF(it) ((void)(it), (const coll__leaves *)NULL)
+#endif
 
 /* ---- >>contradictions ---- */
 
@@ -290,13 +275,13 @@ enum { coll__unknown_collective = COLL__KINDS_ASKED };
 #endif
 
 /* Barrier, allreduce and allgather are always there. */
-#define COLL__HAS_BROADCAST ((COLL__KINDS_ASKED & 2) != 0 || COLL__HAS_CHOICE)
+#define COLL__HAS_BROADCAST ((COLL__KINDS_ASKED & 2) != 0)
 #define COLL__HAS_REDUCE ((COLL__KINDS_ASKED & 4) != 0)
 #define COLL__HAS_REDUCE_SCATTER ((COLL__KINDS_ASKED & 16) != 0 || COLL__HAS_HIERARCHY)
 #define COLL__HAS_SCAN ((COLL__KINDS_ASKED & 32) != 0)
 #define COLL__HAS_GATHER ((COLL__KINDS_ASKED & 64) != 0 || (COLL__HAS_REDUCE && COLL__HAS_HIERARCHY))
 #define COLL__HAS_SCATTER ((COLL__KINDS_ASKED & 128) != 0 || (COLL__HAS_BROADCAST && COLL__HAS_HIERARCHY))
-#define COLL__HAS_ALLTOALL ((COLL__KINDS_ASKED & 1536) != 0 || COLL__HAS_CHOICE)      /* coll_neighbors uses one */
+#define COLL__HAS_ALLTOALL ((COLL__KINDS_ASKED & 1536) != 0)      /* coll_neighbors uses one */
 #define COLL__HAS_NEIGHBOR ((COLL__KINDS_ASKED & 1024) != 0)
 
 #include "coll_feature_types.h"

@@ -5,10 +5,6 @@
 #ifndef COLL_CONFIG_H
 #define COLL_CONFIG_H
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* ---- >>simulation: many ranks in one thread, under a virtual clock ---- */
 
 /* A fault of a simulated machine. */
@@ -18,7 +14,6 @@ typedef enum coll_sim_fault_kind {
     COLL_SIM_CUT,                 /* from `time` on, ranks rank..peer are disconnected from the others       */
     COLL_SIM_LOSE,                /* message `number` (0: each) from rank to peer (-1: to all) is lost; later ones are delayed */
     COLL_SIM_LATE,                /* it arrives `amount` seconds late                                        */
-    COLL_SIM_PIECES,              /* it arrives byte by byte                                                 */
     COLL_SIM_SLOW                 /* from `time` on, the network of the rank's host has `amount` of its rate; 0.5: half */
 } COLL_INT32 coll_sim_fault_kind;
 
@@ -109,6 +104,8 @@ typedef struct coll_config {
     const char *tuning_file;      /* the numbers of the cost model, read by rank 0 (see Tuning); default: COLL_TUNING, or none */
     int         background;       /* COLL_ON: a thread of the library progresses operations while the program computes (see
                                      Waiting); default: COLL_BACKGROUND, or COLL_ON unless liveness_timeout_ms is -1 */
+    int         elastic;          /* how many processes may wait to join (coll_grow), at most 256; default: COLL_ELASTIC, or
+                                     none                                                                   */
     const char *dump;             /* a directory to which this rank writes its last operations if the communicator fails
                                      (coll-RANK.json); default: COLL_DUMP, or none                          */
     coll_tcp    tcp;              /* options of transport tcp                                               */
@@ -119,9 +116,5 @@ typedef struct coll_config {
                                      on all ranks; default: COLL_MPI, or auto                               */
     uint64_t    reserved[8];      /* must be 0                                                               */
 } coll_config;
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* COLL_CONFIG_H */

@@ -6,10 +6,6 @@
 #ifndef COLL_LEAF_NODES_H
 #define COLL_LEAF_NODES_H
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /*     coll_sum_begin(&sum, first, n, COLL_F32, NULL);
  *     for (int64_t i = first; i < last; i++) compute(i, gradient), coll_sum_add(sum, gradient);
  *     coll_sum_end(sum, &call);                              call has kind, recv and op, and may have wire, scale, flags
@@ -42,9 +38,5 @@ COLL_API coll_status coll_sum_end(coll_sum *sum, coll_call *call);
 
 /* Free a sum.  NULL is allowed. */
 COLL_API void coll_sum_free(coll_sum *sum);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* COLL_LEAF_NODES_H */

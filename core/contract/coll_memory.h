@@ -5,10 +5,6 @@
 #ifndef COLL_MEMORY_H
 #define COLL_MEMORY_H
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Allocates all memory of a communicator and of everything made from it: derived and shrunk communicators, requests, and
  * temporary memory of coll_init.  The allocator must exist until all of them are freed.  Several threads may call it at the
  * same time if ranks are threads, or if the library has a thread.  The memory need not be zeroed.
@@ -90,9 +86,5 @@ COLL_API void *coll_alloc(coll_comm *comm, size_t length);
 /* Free memory of coll_alloc.  NULL is allowed.  No rank's call may still use it: that is so when the collective that used it
  * has returned on this rank. */
 COLL_API void coll_dealloc(coll_comm *comm, void *at);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* COLL_MEMORY_H */

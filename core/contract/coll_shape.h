@@ -150,12 +150,6 @@ static inline bool coll__kind_is_one_vector(coll_kind kind)
     return shape->send.over == COLL__OVER_ONE && shape->recv.over == COLL__OVER_ONE;
 }
 
-/* Do all blocks have `count` elements, on both sides? */
-static inline bool coll__is_by_count(const coll__kind_shape *shape)
-{
-    return shape->send.from == COLL__FROM_COUNT && shape->recv.from == COLL__FROM_COUNT;
-}
-
 /* Does a rank send from the buffer in which it receives? */
 static inline bool coll__kind_has_one_buffer(coll_kind kind)
 {

@@ -27,10 +27,6 @@
 #ifndef COLL_TRANSPORT_H
 #define COLL_TRANSPORT_H
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum { COLL_HEAD_LENGTH = 32 };                   /* identifies the call of a message; opaque to a transport  */
 
 enum { COLL_CHANNEL_CALLS = 0, COLL_CHANNEL_MESSAGES = 1, COLL_CHANNEL_COUNT = 2 };
@@ -109,7 +105,8 @@ typedef struct coll_transport {
 
     /* Optional: execute a whole collective.  Called again until it returns something other than COLL_PENDING.
      * COLL_ERR_UNSUPPORTED declines: it must do so on all ranks, with unchanged inputs, and at the first call if tasks are
-     * before it.  Sets the cause of an error in *failure.  COLL_TINY never calls it. */
+     * before it.  It must decline flags that it does not know.  Sets the cause of an error in *failure.  COLL_TINY never calls
+     * it. */
     coll_offload_fn *offload;
 
     /* Optional, with offload: the number of tasks of a group that are offered, in order, while an earlier one is pending;
@@ -141,8 +138,8 @@ typedef struct coll_transport {
     /* Optional: the site of a rank's host, as any number that is equal for hosts of one site.  Default: one site. */
     int         (*site)    (void *context, int rank);
 
-    /* Optional: this rank waits for long, in the collective with this head.  Ranks may wait for one another in different calls,
-     * which no message shows.  If two reports show different calls, the transport must fail with COLL_ERR_MISMATCH. */
+    /* Optional, repeated: this rank waits long in the collective with this head.  Ranks may wait for one another in different
+     * calls, which no message shows.  If two reports show different calls, the transport must fail with COLL_ERR_MISMATCH. */
     void        (*report_stall)(void *context, const unsigned char *head);
 
     /* Optional: mark the ranks that an offloaded task waits for. */
@@ -195,9 +192,5 @@ typedef struct coll_transport {
  * all values are taken from the environment. */
 COLL_API coll_status coll_init_custom(const coll_transport *transport, void *context, int rank, int size,
                                       coll_comm **out, const coll_config *config);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* COLL_TRANSPORT_H */

@@ -5,7 +5,7 @@
 #include "coll_shape.h"
 #include "coll_tuning.h"
 
-enum { COLL__SIZE_MOST = 65536 };
+enum { COLL__SIZE_MOST = 65536, COLL__ELASTIC_MOST = 256 };
 
 /* Length of COLL_ALGORITHM, and the kinds for which it may name an algorithm. */
 enum { COLL__FORCED_ROOM = COLL__HAS_ENV && COLL__HAS_CHOICE ? 256 : 1,
@@ -14,7 +14,7 @@ enum { COLL__FORCED_ROOM = COLL__HAS_ENV && COLL__HAS_CHOICE ? 256 : 1,
 /* A launcher: the names of its environment variables. */
 typedef struct coll__launcher {
     const char *name, *rank, *size, *local_rank, *local_size;
-    const char *job;                              /* identifies the job on a host; NULL: nothing does         */
+    const char *job, *part;                       /* variables that identify the job, and this try or step of it; NULL: none */
     bool        is_strict;                        /* an incomplete set of these variables is an error, not another program's */
     bool        is_of_hosts;                      /* it counts hosts or pods, which may have several processes */
     const char *where;                            /* describes the host of rank 0 in messages                 */
@@ -47,6 +47,7 @@ typedef struct coll__settings {
     const char *source;                           /* origin of the rank: "the configuration", "torchrun", ... */
     coll__launched launch;                        /* from the environment, if it was read                     */
     const coll__extension *extension;             /* of the program                                           */
+    bool        is_newcomer;                      /* of coll_join: rank and size are not known yet            */
     uint32_t    arithmetic;                       /* of the program: coll__arithmetic                         */
     coll__numbers numbers;                        /* link numbers for the tuner                               */
     char        forced_text[COLL__FORCED_ROOM];                 /* names of COLL_ALGORITHM, each ended by '\0'              */
@@ -72,6 +73,9 @@ typedef coll_status coll__part_fn(void *context, void *group, const unsigned cha
  * NULL. */
 typedef struct coll__internals {
     coll__part_fn *part;
+
+    /* Processes that wait to join; NULL: none can. */
+    const struct coll__elastic *elastic;
 
     /* Gives access to what this rank is doing and to its communicators (coll_activity.h), while the context is open. */
     void (*watch)(void *context, coll__session *session);
@@ -115,6 +119,7 @@ enum {
     COLL__COUNTS_ITSELF = 16,                     /* it knows rank and size itself, so the environment is not
                                                      read; it is opened with invalid settings, too, because
                                                      other ranks wait for this one                            */
+    COLL__ADMITS = 64,                            /* processes can join                                       */
     COLL__LEAVES_JOB = 32                         /* the ranks that one process makes are the whole job,
                                                      whatever a launcher says                                 */
 };
@@ -148,6 +153,20 @@ static coll__opened coll__opened_as(const coll_transport *transport, void *conte
                            .processors = s->processors, .spin_us = s->config.spin_us, .offloads_all = transport->offload != NULL,
                            .internals = &coll__no_internals, .numbers = s->numbers };
 }
+
+/* How a transport admits processes that wait to join (core/session/coll_grow.h). */
+typedef struct coll__elastic {
+    /* How many are ready, at rank 0, which waits for so many, at most for wait_ms. */
+    int    (*waiting)(void *context, int wanted, int wait_ms);
+
+    /* All ranks: a table of `count`, on which the next `shrink` decides, too.  Rank 0 has filled it with those that were ready.
+     * NULL: out of memory, or `count` is 0, and the next one is without.  places, at rank 0: of these ranks in the world after
+     * the next, in ascending order, or -1: behind the one before; newcomers have the lowest others.  NULL: they are behind. */
+    unsigned char *(*table)(void *context, int count, const int *places, size_t *length);
+
+    /* A new context of `shrink`: does it have newcomers, or one from before as rank 0?  Then *out is set, with *status. */
+    bool   (*enter)(void *context, coll__opened *out, coll_status *status);
+} coll__elastic;
 
 /* Set the rank's place among the ranks of its host. */
 static void coll__opened_at(coll__opened *o, int local_rank, int local_size)

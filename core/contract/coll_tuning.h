@@ -74,10 +74,7 @@ static bool coll__numbers_read(coll__numbers *n, const char *text, coll__wrong_w
 {
     n->shares.count = n->sites.count = 0;
     n->far = (coll__far){ 0, 0 };
-    const bool is_right = coll__words_read(coll__numbers_words, n, text, wrong);
-
-    n->nominal = n->link;
-    return is_right;
+    return coll__words_read(coll__numbers_words, n, text, wrong);
 }
 
 /* Append a non-negative number: five significant digits, or six decimals. */
@@ -102,7 +99,7 @@ static void coll__numbers_print(const coll__numbers *n, char *text, size_t room)
         { "latency=", link->latency * 1e6, "us" }, { " overhead=", link->overhead * 1e6, "us" },
         { " gbit=", link->per_byte > 0 ? 8e-9 / link->per_byte : 0, "" },
         { " reduce=", link->per_byte_reduced > 0 ? 1e-9 / link->per_byte_reduced : 0, "GB/s" },
-        { " barrier=", n->barrier * 1e6, "us" }, { " far_latency=", n->far.latency * 1e6, "us" },
+        { " far_latency=", n->far.latency * 1e6, "us" },
         { " far_gbit=", n->far.per_byte > 0 ? 8e-9 / n->far.per_byte : 0, "" }
     };
     enum { ALWAYS = 4 };

@@ -5,13 +5,17 @@
 #ifndef COLL_WRAP_H
 #define COLL_WRAP_H
 
-/* ---- >>gpu: the same calls on buffers in GPU memory, through NCCL (see GPUs); with COLL_WITH_NCCL ---- */
-
-#if defined(COLL_WITH_NCCL)
+#if defined(COLL_WITH_MPI)
+#include <mpi.h>
+#endif
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- >>gpu: the same calls on buffers in GPU memory, through NCCL (see GPUs); with COLL_WITH_NCCL ---- */
+
+#if defined(COLL_WITH_NCCL)
 
 struct ncclComm;                                  /* ncclComm_t is a pointer to it                            */
 struct CUstream_st;                               /* cudaStream_t and CUstream are pointers to it             */
@@ -35,19 +39,11 @@ COLL_API coll_status coll_set_stream_ordered(coll_comm *comm, bool is_ordered);
 /* Make later work in `stream` wait for a request.  The caller does not block.  Not needed for the request's own stream. */
 COLL_API coll_status coll_stream_wait(struct CUstream_st *stream, coll_request *request);
 
-#ifdef __cplusplus
-}
-#endif
 #endif
 
 /* ---- >>mpi: communicators of MPI ---- */
 
 #if defined(COLL_WITH_MPI)
-#include <mpi.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Make a communicator of the ranks of an MPI communicator, with the same numbers.  All of them must call it, after
  * MPI_Init_thread and with the same COLL_MPI (see MPI in the manual; coll_config.mpi is for coll_init).  `comm` remains the
@@ -55,9 +51,10 @@ extern "C" {
  * MPI_Finalize. */
 COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
 
+#endif
+
 #ifdef __cplusplus
 }
-#endif
 #endif
 
 #endif /* COLL_WRAP_H */

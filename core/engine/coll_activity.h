@@ -33,12 +33,12 @@ static inline void coll__activity_set(coll__session *session, uint64_t *words, c
     coll__activity_count(session);
 }
 
-/* The report of a rank that waits in the call with this head: the head, and that of the last ended call. */
+/* The report of a rank that waits in the call with this head: the head, and that of the last ended call; session NULL: none. */
 static void coll__report_make(const coll__session *session, const unsigned char *head, unsigned char *report)
 {
     memcpy(report, head, COLL_HEAD_LENGTH);
-    for (size_t i = 0; session && i < COLL_HEAD_LENGTH / 8; i++) {
-        const uint64_t word = __atomic_load_n(&session->activity.last[i], __ATOMIC_RELAXED);
+    for (size_t i = 0; i < COLL_HEAD_LENGTH / 8; i++) {
+        const uint64_t word = session ? __atomic_load_n(&session->activity.last[i], __ATOMIC_RELAXED) : 0;
         memcpy(report + COLL_HEAD_LENGTH + 8 * i, &word, 8);
     }
 }

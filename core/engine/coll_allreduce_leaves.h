@@ -13,9 +13,8 @@ typedef struct coll__leaf_call {
     coll_request sub;                             /* the exchange of runs, then the sum                       */
     bool         is_summing;
     coll__leaves tree;
-    coll__choice way;                             /* of the sum over the tree                                 */
     void        *lists;                           /* of the tree                                              */
-    coll__leaf_run own, runs[];                   /* of every rank                                            */
+    coll__leaf_run runs[];                        /* of every rank                                            */
 } coll__leaf_call;
 
 static inline coll__leaf_call *coll__leaf_call_of(const coll_request *r) { return (coll__leaf_call *)r->carried; }
@@ -39,21 +38,16 @@ static void coll__leaves_unbind(coll_request *r)
     r->carried = NULL;
 }
 
-/* A call of this call, in the same order, with its fingerprint. */
-static coll_request *coll__leaves_call(const coll_request *whole, const coll_call *call)
+/* Begin a call of this call, in the same order, with its fingerprint. */
+static void coll__leaves_call(const coll_request *whole, const coll_call *call, const coll__codec *codec)
 {
     coll_request *const r = &coll__leaf_call_of(whole)->sub;
 
     *r = (coll_request){ .comm = whole->comm, .order = whole->order, .workspace = whole->workspace, .call = *call,
-                         .codec = whole->codec, .status = COLL_PENDING, .sequence = whole->sequence, .got_source = -1,
+                         .codec = *codec, .status = COLL_PENDING, .sequence = whole->sequence, .got_source = -1,
                          .got_tag = -1 };
     r->call.leaves = 0;
     memcpy(r->head, whole->head, COLL_HEAD_LENGTH);
-    return r;
-}
-
-static void coll__leaves_launch(coll_request *r)
-{
     r->carrier = coll__carrier_of(r);
     coll__task_init(r);
 }
@@ -61,14 +55,15 @@ static void coll__leaves_launch(coll_request *r)
 static coll_status coll__leaves_start(coll_request *r)
 {
     coll__leaf_call *const l = coll__leaf_call_of(r);
-    const coll_call exchange = { .kind = COLL_ALLGATHER, .send = &l->own, .recv = l->runs, .count = sizeof(coll__leaf_run),
+    coll__leaf_run *const own = &l->runs[r->comm->rank];
+    const coll_call exchange = { .kind = COLL_ALLGATHER, .send = own, .recv = l->runs, .count = sizeof(coll__leaf_run),
                                  .type = COLL_U8, .wire = COLL_U8 };
+    coll__codec codec;
 
-    l->own = (coll__leaf_run){ r->call.first_leaf, r->call.leaves > 0 ? r->call.leaves : 0 };
+    *own = (coll__leaf_run){ r->call.first_leaf, r->call.leaves > 0 ? r->call.leaves : 0 };
     l->is_summing = false;
-    coll_request *const sub = coll__leaves_call(r, &exchange);
-    (void)coll__codec_move(&sub->codec, COLL_U8);
-    coll__leaves_launch(sub);
+    (void)coll__codec_move(&codec, COLL_U8);
+    coll__leaves_call(r, &exchange, &codec);
     return COLL_PENDING;
 }
 
@@ -101,19 +96,17 @@ static coll_status coll__leaves_check(const coll_request *r, int64_t *all)
     return failure.status == COLL_OK ? COLL_OK : coll__comm_fail(r->comm, &failure);
 }
 
-/* Do vectors hold sums, and not the leaves themselves? */
-static inline bool coll__leaves_are_sums(const coll_call *call) { return !coll__wants_reproducible(call); }
-
 /* Make the tree of the runs. */
 static coll_status coll__leaves_plan(const coll_request *r)
 {
     coll__leaf_call *const l = coll__leaf_call_of(r);
     const int size = r->comm->size;
-    const bool are_sums = coll__leaves_are_sums(&r->call);
+    const bool are_sums = !coll__wants_reproducible(&r->call);    /* and not the leaves themselves                */
     int64_t nodes = 0;
 
     for (int i = 0; i < size; i++) nodes += coll__leaf_vectors(l->runs[i].first, l->runs[i].leaves, are_sums);
-    (void)coll__make_room(r->comm, &l->lists, coll__leaves_bytes(nodes, size));
+    (void)coll__make_room(r->comm, &l->lists, (size_t)nodes * (sizeof(coll__leaf_node) + sizeof(coll__leaf_term))
+                                              + (2 * (size_t)nodes + (size_t)size + 1) * sizeof(int));
     if (!l->lists) return coll__has_no_memory(r->comm);
     coll__leaves *const t = &l->tree;
     *t = (coll__leaves){ .are_sums = are_sums, .node = (coll__leaf_node *)l->lists };
@@ -129,27 +122,25 @@ static coll_status coll__leaves_plan(const coll_request *r)
 /* The runs are known: start the sum. */
 static coll_status coll__leaves_sum(const coll_request *r)
 {
-    const coll__codec *const codec = &r->codec;
     coll__leaf_call *const l = coll__leaf_call_of(r);
+    coll__codec codec = r->codec;
+    coll_call call = r->call;
     int64_t all;
     coll_status status = coll__leaves_check(r, &all);
 
     if (status == COLL_OK) status = coll__leaves_plan(r);
     if (status < 0) return status;
-    coll_request *const sub = coll__leaves_call(r, &r->call);
-    const bool is_one_type = !l->tree.are_sums || (codec->acc_size == codec->type_size && coll__is_same(codec));
-    sub->call.flags &= ~(unsigned)COLL_DETECT_OVERFLOW;
-    if (r->call.op == COLL_AVG) sub->codec.divisor = (int)all;
+    const bool is_one_type = !l->tree.are_sums || (codec.acc_size == codec.type_size && coll__is_same(&codec));
+    call.flags &= ~(unsigned)COLL_DETECT_OVERFLOW;
+    if (call.op == COLL_AVG) codec.divisor = (int)all;
     if (is_one_type && coll__leaves_are_ranks(&l->tree, r->comm->size)) {
-        if (l->tree.are_sums) sub->call.flags |= COLL_DETERMINISTIC;
+        if (l->tree.are_sums) call.flags |= COLL_DETERMINISTIC;
     } else {
-        bool is_cached;
-        sub->call.algorithm = COLL__HAS_CHOICE ? "direct" : NULL;
-        l->way = coll__choice_of(sub, &is_cached);
-        sub->leaves = &l->tree;
-        sub->way = &l->way;
+        call.algorithm = COLL__HAS_CHOICE ? "direct" : NULL;
+        call.flags |= COLL__OVER_NODES;
+        codec.leaves = &l->tree;
     }
-    coll__leaves_launch(sub);
+    coll__leaves_call(r, &call, &codec);
     l->is_summing = true;
     return COLL_PENDING;
 }
@@ -170,23 +161,6 @@ static COLL__UNUSED void coll__leaves_late(const coll_request *r, unsigned char 
 
     if (r->is_started && sub->carrier->late) sub->carrier->late(sub, is_late);
 }
-
-static bool coll__leaves_explain(coll_request *r, char *text, size_t room)
-{
-    (void)r;
-    coll__append(text, room, "over leaves: an allgather of runs; then direct, of the nodes that ranks have, or an allreduce if "
-                             "each has one");
-    return true;
-}
-
-#define COLL__CARRIER_OF_LEAVES                                                                                               \
-    { .name = "leaves", .takes = coll__leaves_take, .bind = coll__leaves_bind, .start = coll__leaves_start,                   \
-      .advance = coll__leaves_advance, .late = COLL__IF_WATCH(coll__leaves_late), .unbind = coll__leaves_unbind,              \
-      .explain = coll__leaves_explain },
-
-#else
-
-#define COLL__CARRIER_OF_LEAVES
 
 #endif
 #endif /* COLL_ALLREDUCE_LEAVES_H */

@@ -3,7 +3,8 @@
  * A list becomes parts; each part is an allreduce on the communicator's order.  Small buffers of one type are copied into one
  * part, up to COLL__PART_MOST bytes, in the order of the list.  So all ranks make the same parts.  The whole ends with its last
  * part.  With COLL_STOCHASTIC every buffer is a part with its own seed, and random bits depend on the element's index in its
- * buffer.  With leaves, too, every buffer is a part. */
+ * buffer.  A packed part is reduced in place.  With leaves its vectors are behind the result.  All buffers have the same leaves,
+ * so vector v of the part consists of vector v of each buffer. */
 #ifndef COLL_ALLREDUCE_LIST_H
 #define COLL_ALLREDUCE_LIST_H
 
@@ -36,6 +37,25 @@ static size_t coll__list_room(const coll_call *call, const coll_list_item *b)
     return (coll__is_mx(call->wire) ? coll__round_up(b->count, COLL__MX_GROUP) : b->count) * coll_type_size(b->type);
 }
 
+/* The vectors of a packed buffer: one, or those of the leaves of this rank; and bytes of an element there. */
+static size_t coll__list_vectors(const coll_call *call)
+{
+    if (!call->leaves) return 1;
+    return (size_t)coll__leaf_vectors(call->first_leaf, call->leaves, !(call->flags & COLL_REPRODUCIBLE));
+}
+
+static size_t coll__list_unit(const coll_call *call, coll_type type)
+{
+    if (!call->leaves || call->flags & COLL_REPRODUCIBLE) return coll_type_size(type);
+    return coll_type_size(call->accumulate ? call->accumulate : coll__usual_accumulator(type));
+}
+
+/* The input of a packed part, behind its result. */
+static unsigned char *coll__list_input(const coll_call *part)
+{
+    return (unsigned char *)part->recv + (part->leaves ? coll__round_up(part->count * coll_type_size(part->type), 64) : 0);
+}
+
 /* The part of the next buffer; *at: its offset there in bytes; SIZE_MAX: it is the part. */
 static int coll__list_part(coll__list_walk *w, const coll_call *call, const coll_list_item *b, size_t *at)
 {
@@ -43,7 +63,7 @@ static int coll__list_part(coll__list_walk *w, const coll_call *call, const coll
     const int t = b->type < COLL__LIST_TYPES ? (int)b->type : 0;
 
     *at = SIZE_MAX;
-    if (length > COLL__SMALL_MOST || t == 0 || call->flags & COLL_STOCHASTIC || call->leaves) return w->count++;
+    if (length > COLL__SMALL_MOST || t == 0 || call->flags & COLL_STOCHASTIC) return w->count++;
     if (w->open[t] == 0 || w->used[t] + length > COLL__PART_MOST) {
         w->open[t] = ++w->count;
         w->used[t] = 0;
@@ -56,24 +76,26 @@ static int coll__list_part(coll__list_walk *w, const coll_call *call, const coll
 /* Copy the packed buffers in or out.  Gaps between them are set to 0 at every start. */
 static void coll__list_copy(const coll_call *call, const coll__list *list, bool is_in)
 {
+    const size_t vectors = coll__list_vectors(call);
     coll__list_walk walk = { .count = 0 };
 
     for (const coll_list_item *b = call->list; b < call->list + call->list_count; b++) {
-        const size_t length = b->count * coll_type_size(b->type);
+        const size_t size = coll_type_size(b->type), unit = coll__list_unit(call, b->type), length = b->count * unit;
+        const unsigned char *from = (const unsigned char *)(b->send == COLL_IN_PLACE ? b->recv : b->send);
         size_t offset;
-        const int part = coll__list_part(&walk, call, b, &offset);
+        const coll_call *const part = &list->parts[coll__list_part(&walk, call, b, &offset)].call;
         if (length == 0 || offset == SIZE_MAX) continue;
-        unsigned char *const at = (unsigned char *)list->parts[part].call.recv + offset;
         if (!is_in) {
-            memcpy(b->recv, at, length);
+            memcpy(b->recv, (const unsigned char *)part->recv + offset, b->count * size);
             continue;
         }
-        memcpy(at, b->send == COLL_IN_PLACE ? b->recv : b->send, length);
-        memset(at + length, 0, coll__list_room(call, b) - length);
+        unsigned char *to = coll__list_input(part) + offset / size * unit;
+        memset(to + length, 0, coll__list_room(call, b) - b->count * size);
+        for (size_t v = 0; v < vectors; v++, from += length, to += part->count * unit) memcpy(to, from, length);
     }
 }
 
-/* Fill in the calls of the parts; packed ones are reduced in place, in `memory`. */
+/* Fill in the calls of the parts; packed ones are reduced in `memory`. */
 static void coll__list_calls(const coll_call *call, const coll__list *list, unsigned char *memory)
 {
     coll__list_walk walk = { .count = 0 };
@@ -98,33 +120,15 @@ static void coll__list_calls(const coll_call *call, const coll__list *list, unsi
     }
     for (coll_request *part = list->parts; part < list->parts + list->count; part++) {
         if (part->call.recv) continue;
-        part->call.send = part->call.recv = memory;
-        memory += coll__round_up(part->call.count * coll_type_size(part->call.type), 64);
+        part->call.recv = memory;
+        part->call.send = memory = coll__list_input(&part->call);
+        memory += coll__round_up(part->call.count * coll__list_unit(call, part->call.type) * coll__list_vectors(call), 64);
     }
-}
-
-static uint32_t coll__list_hash(const coll_call *call)
-{
-    uint64_t hash = coll__hash_of_none ^ (uint64_t)(unsigned)call->list_count;
-
-    for (int i = 0; i < call->list_count; i++) {
-        hash = coll__hash_with(hash, (uint64_t)(unsigned)call->list[i].type);
-        hash = coll__hash_with(hash, call->list[i].count);
-    }
-    return coll__hash_end(hash);
 }
 
 /* ---- >>the carrier ---- */
 
 static bool coll__list_takes(const coll_request *r) { return r->call.kind == COLL_ALLREDUCE_LIST; }
-
-static coll_status coll__list_bind_part(const coll_request *whole, coll_request *part)
-{
-    part->comm = whole->comm;
-    part->order = whole->order;
-    part->carrier = coll__carrier_of(part);
-    return part->carrier->bind ? part->carrier->bind(part) : COLL_OK;
-}
 
 static void coll__list_unbind(coll_request *r)
 {
@@ -145,19 +149,25 @@ static coll_status coll__list_bind(coll_request *r)
 
     for (int i = 0; i < call->list_count; i++) {
         (void)coll__list_part(&walk, call, &call->list[i], &offset);
-        if (offset != SIZE_MAX) memory += coll__list_room(call, &call->list[i]);
+        if (offset == SIZE_MAX) continue;
+        memory += coll__list_room(call, &call->list[i]);
+        if (call->leaves) memory += call->list[i].count * coll__list_unit(call, call->list[i].type) * coll__list_vectors(call);
     }
     const size_t count = (size_t)walk.count, head = coll__round_up(sizeof(coll__list), 64);
     const size_t front = head + coll__round_up(count * sizeof(coll_request), 64);
-    unsigned char *const at = (unsigned char *)coll__allocate(coll__like(r->comm), front + memory + 64 * count);
+    unsigned char *const at = (unsigned char *)coll__allocate(coll__like(r->comm), front + memory + 128 * count);
     if (!at) return coll__explain_error(r->comm, call, COLL_ERR_MEMORY, "no memory for the parts of the list");
     coll__list *const list = (coll__list *)(void *)at;
     *list = (coll__list){ .count = walk.count, .parts = (coll_request *)(void *)(at + head) };
     coll__list_calls(call, list, at + front);
-    for (int k = 0; k < list->count && status == COLL_OK; k++) {
-        status = coll__check(r->comm, &list->parts[k].call, &list->parts[k].codec, &ignored);
-        if (status == COLL_OK) status = coll__refused(r->comm, &list->parts[k].call);
-        if (status == COLL_OK) status = coll__list_bind_part(r, &list->parts[k]);
+    for (coll_request *part = list->parts; part < list->parts + list->count && status == COLL_OK; part++) {
+        status = coll__check(r->comm, &part->call, &part->codec, &ignored);
+        if (status == COLL_OK) status = coll__refused(r->comm, &part->call);
+        if (status < 0) break;
+        part->comm = r->comm;
+        part->order = r->order;
+        part->carrier = coll__carrier_of(part);
+        if (part->carrier->bind) status = part->carrier->bind(part);
     }
     r->carried = list;
     if (status < 0) coll__list_unbind(r);
@@ -181,9 +191,12 @@ static coll_status coll__list_start(coll_request *r)
 {
     coll__list *list = coll__list_of(r);
     coll_status status = COLL_OK;
+    uint64_t hash = coll__hash_of_none ^ (uint64_t)(unsigned)r->call.list_count;
 
+    for (const coll_list_item *b = r->call.list; b < r->call.list + r->call.list_count; b++)
+        hash = coll__hash_with(coll__hash_with(hash, (uint64_t)(unsigned)b->type), b->count);
     coll__name_request(r, 0);                     /* parts have numbers; this head is for error sentences     */
-    coll__put32(r->head + 20, coll__list_hash(&r->call));
+    coll__put32(r->head + 20, coll__hash_end(hash));
     r->has_overflow = false;
     list->status = COLL_OK;
     list->left = list->count + 1;
@@ -212,14 +225,6 @@ static bool coll__list_explain(coll_request *r, char *text, size_t room)
     coll__append(text, room, "%d part%s, each an allreduce", parts, coll__plural(parts));
     return true;
 }
-
-#define COLL__CARRIER_OF_LISTS                                                                                                \
-    { .name = "list", .traits = COLL__AT_CALL, .takes = coll__list_takes, .bind = coll__list_bind, .start = coll__list_start,  \
-      .unbind = coll__list_unbind, .explain = coll__list_explain },
-
-#else
-
-#define COLL__CARRIER_OF_LISTS                    /* refused by coll_check_arguments.h                                  */
 
 #endif
 #endif /* COLL_ALLREDUCE_LIST_H */

@@ -18,13 +18,6 @@ static coll_status coll__message_start(coll_request *r)
     return status < 0 ? status : coll__advance(session, 0);
 }
 
-static bool coll__message_explain(coll_request *r, char *text, size_t room)
-{
-    (void)r;
-    coll__append(text, room, "one message");
-    return true;
-}
-
 /* ---- >>in rounds of all ranks ---- */
 
 /* With a cached execution, if there is one. */
@@ -65,10 +58,11 @@ static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
 
 #define COLL__CARRIER_OF_ONE                                                                                                  \
     { .name = "message", .traits = COLL__AT_CALL, .takes = coll__message_takes, .start = coll__message_start,                  \
-      .late = COLL__IF_WATCH(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain }
+      .late = COLL__IF_WATCH(coll__messages_late), .end = coll__messages_end_all, .says = "one message" }
 
-#if COLL__IS_TINY                                 /* COLL__ON_DEMAND                                          */
-#define COLL__CARRIER_OF_MESSAGES
+#endif
+
+#if COLL__HAS_MESSAGES && COLL__IS_TINY             /* COLL__ON_DEMAND                                          */
 
 static const coll__carrier coll__message_carrier = COLL__CARRIER_OF_ONE;
 static const coll__by_key coll__keys = {
@@ -82,33 +76,42 @@ static void coll__messages_use(coll_comm *comm)
 }
 
 #else
-#define COLL__CARRIER_OF_MESSAGES COLL__CARRIER_OF_ONE,
-
 static inline void coll__messages_use(coll_comm *comm) { (void)comm; }
-#endif
-
-#define COLL__CARRIER_OF_ROUNDS                                                                                               \
-    { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance,                                      \
-      .late = COLL__IF_WATCH(coll__execution_late), .later = COLL__LATER(coll__execution_later),                              \
-      .explain = coll__rounds_explain },
-
-#else
-
-#define COLL__CARRIER_OF_MESSAGES
-#define COLL__CARRIER_OF_ROUNDS                   /* the transport executes every call                        */
-
 #endif
 
 /* ---- >>the table ---- */
 
 static const coll__carrier coll__carriers[] = {
-    COLL__CARRIER_OF_MESSAGES
-    COLL__CARRIER_OF_LISTS
-    COLL__CARRIER_OF_LEAVES
-    COLL__CARRIER_OF_TRANSPORT
-    COLL__CARRIER_OF_HOSTS
-    COLL__CARRIER_OF_ROUNDS
-    COLL__CARRIER_OF_PACKETS
+#if COLL__HAS_MESSAGES && !COLL__IS_TINY
+    COLL__CARRIER_OF_ONE,
+#endif
+#if COLL__IS_WHOLE
+    { .name = "list", .traits = COLL__AT_CALL, .takes = coll__list_takes, .bind = coll__list_bind, .start = coll__list_start,
+      .unbind = coll__list_unbind, .explain = coll__list_explain },
+#endif
+#if COLL__HAS_LEAVES
+    { .name = "leaves", .takes = coll__leaves_take, .bind = coll__leaves_bind, .start = coll__leaves_start,
+      .advance = coll__leaves_advance, .late = COLL__IF_WATCH(coll__leaves_late), .unbind = coll__leaves_unbind,
+      .says = "over leaves: an allgather of runs; then an allreduce if each rank has one node, or the sum of all nodes in shared "
+              "memory, or direct" },
+#endif
+#if !COLL__IS_TINY                                /* COLL__TAKES_WHOLE                                        */
+    { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,
+      .advance = coll__offload_again, .late = COLL__IF_WATCH(coll__offload_late), .later = COLL__LATER(coll__offload_later),
+      .explain = coll__offload_explain },
+#endif
+#if COLL__HAS_HIERARCHY
+    { .name = "hierarchy", .start = coll__hierarchy_start, .advance = coll__script_advance, .late = coll__script_late,
+      .passes = coll__hierarchy_passes, .explain = coll__hierarchy_explain },
+#endif
+#if COLL__HAS_MESSAGES
+    { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance,
+      .late = COLL__IF_WATCH(coll__execution_late), .later = COLL__LATER(coll__execution_later),
+      .explain = coll__rounds_explain },
+#endif
+#if COLL__HAS_COUNTS && COLL__HAS_MESSAGES && COLL__HAS_CHOICE
+    { .name = "packets", .start = coll__packets_start, .advance = coll__packets_advance, .late = coll__packets_late },
+#endif
 };
 
 enum { COLL__CARRIER_COUNT = sizeof coll__carriers / sizeof *coll__carriers };

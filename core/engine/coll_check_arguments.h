@@ -436,9 +436,9 @@ static coll_status coll__check_leaves(coll_comm *comm, const coll_call *call, co
 /* ---- >>algorithm ---- */
 
 /* The tuner's query for a checked call. */
-static coll__query coll__query_of(const coll_comm *comm, const coll__numbers *numbers, const coll_call *call,
-                                  const coll__codec *codec)
+static coll__query coll__query_of(const coll_comm *comm, const coll_call *call, const coll__codec *codec)
 {
+    const coll__numbers *const numbers = &comm->numbers;
     const bool reduces = coll__kind_reduces(call->kind);
     const double count = coll__call_elements(call, comm->size);
     const double each = (double)codec->wire_size + (double)codec->group_head / (double)((size_t)1 << codec->group_bits);
@@ -447,7 +447,7 @@ static coll__query coll__query_of(const coll_comm *comm, const coll__numbers *nu
         .bytes = count * each, .sum_bytes = count * (reduces ? (double)codec->acc_size : each),
         .is_exact = !reduces || codec->is_exact, .is_commutative = !reduces || codec->is_commutative,
         .must_be_canonical = reduces && !codec->is_exact && (call->flags & (COLL_DETERMINISTIC | COLL_REPRODUCIBLE)),
-        .algorithm = call->algorithm, .link = &numbers->link, .nominal = &numbers->nominal,
+        .algorithm = call->algorithm, .link = &numbers->link,
         .shares = numbers->shares.count ? &numbers->shares : NULL,
         .share = comm->session->share, .counts = comm->counts };
 }
@@ -463,7 +463,7 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
     const bool is_named = call->algorithm != NULL;
     if (!is_named && !coll__is_extended(comm)) call->algorithm = coll__forced(comm->session, call->kind);
     if (!call->algorithm) return COLL_OK;
-    const coll__query query = coll__query_of(comm, &comm->numbers, call, codec);
+    const coll__query query = coll__query_of(comm, call, codec);
     const char *const why = coll__why_not(&query);
     if (!why) return COLL_OK;
     if (!is_named) {                              /* a forced one is used if possible                         */

@@ -102,7 +102,6 @@ typedef struct coll__cached {
     coll_call  call;                              /* kind 0: none                                             */
     double     elements;                          /* of all blocks; the caller owns lists of counts           */
     char       algorithm[COLL__NAME_CACHED];      /* name of the algorithm, or ""                             */
-    unsigned   version;                           /* of the numbers at the time of the choice                 */
     coll__choice choice;
     bool       has_execution;
     coll__execution execution;
@@ -131,46 +130,45 @@ typedef struct coll__touched {
 
 struct coll_request {
     coll_comm   *comm;                            /* NULL once the communicator is freed                      */
-    coll_request *next;                           /* in the queue of its order                                */
     struct coll__order *order;                    /* NULL: a message                                          */
-    coll_call    call;
-    coll_status  status;
+
+    /* from here on to `call` coll__request_init sets all to 0 */
+    coll_request *next;                           /* in the queue of its order                                */
     bool         is_started, is_prepared;
-    bool         is_over;                         /* finished, but earlier calls of its order are not         */
-    unsigned char workspace;                      /* index of the workspace in its order                      */
-    bool         is_blocking;                     /* the caller gets no handle                                */
     bool         is_known;                        /* the program knows that it does not run: its end was
                                                      reported, or it was never started                        */
-    coll_status *awaited;                         /* set to COLL_OK when it ends (coll_wait_any.h); or NULL       */
-    int64_t      tested_at;                       /* when a test first found it running; 0: never             */
+    bool         is_blocking;                     /* the caller gets no handle                                */
     bool         has_head;                        /* `head` is the fingerprint of a call like this one        */
+    bool         has_overflow;                    /* COLL_DETECT_OVERFLOW: the result has an infinity or a NaN */
+    unsigned char workspace;                      /* index of the workspace in its order                      */
+    coll_status *awaited;                         /* set to COLL_OK when it ends (coll_wait_any.h); or NULL       */
+    uint64_t     record;                          /* its number in the flight recorder; 0: none               */
+    size_t      *offsets;                         /* owned: replaces missing offsets; or NULL                 */
+    void        *changed;                         /* owned: the input with its residual; or NULL              */
+    void        *carried;                         /* owned by the carrier                                     */
+    coll__message *sending, *receiving;           /* send, recv, sendrecv                                     */
+    size_t       got_count;
+    coll_request *whole;                          /* the request of which this is a part; or NULL             */
+    void       (*done)(coll_request *whole, coll_request *part, coll_status status);      /* called when it ends; or NULL */
+    coll__prepared *prepared;                     /* coll_prepare: its own order                              */
+    coll__strided *strided;                       /* the caller's strides; or NULL                            */
+
+    coll_call    call;
+    coll_status  status;
+    bool         is_over;                         /* finished, but earlier calls of its order are not         */
+    int64_t      tested_at;                       /* when a test first found it running; 0: never             */
     bool         ends_early;                      /* the call becomes part of its history                     */
     uint32_t     sequence;
-    uint64_t     record;                          /* owned by the observer; initially 0                       */
     unsigned     graph_version;                   /* of the communicator's graph at the time of the check     */
     unsigned char head[COLL_HEAD_LENGTH];
     coll__codec  codec;
     const uint64_t *history;                      /* history in the fingerprint: its order's; or NULL         */
     coll__touched touched;                        /* bounds of its buffers, computed on demand                */
-    size_t      *offsets;                         /* owned: replaces missing offsets; or NULL                 */
-    void        *changed;                         /* owned: the input with its residual; or NULL              */
     const void  *input;                           /* with a residual: the caller's input, from which call.send is made */
     coll_task    task;                            /* used when the transport executes the whole call          */
     const coll__carrier *carrier;
-    void        *carried;                         /* owned by the carrier                                     */
     coll__execution  *execution;                  /* used when the engine runs it: cached, or the workspace's */
-    coll__message *sending, *receiving;           /* send, recv, sendrecv                                     */
     int          got_source, got_tag;
-    size_t       got_count;
-    coll_request *whole;                          /* the request of which this is a part; or NULL             */
-    void       (*done)(coll_request *whole, coll_request *part, coll_status status);      /* called when it ends; or NULL */
-    coll__prepared *prepared;                     /* coll_prepare: its own order                              */
-    const coll__choice *way;                      /* chosen beforehand; NULL: by the tuner                    */
-#if COLL__HAS_LEAVES
-    const coll__leaves *leaves;                   /* the tree whose nodes its input has; NULL: one vector     */
-#endif
-    coll__strided *strided;                       /* the caller's strides; or NULL                            */
-    bool         has_overflow;                    /* COLL_DETECT_OVERFLOW: the result has an infinity or a NaN */
     struct coll__pool *pool;                      /* owner of its memory; must be the last field              */
 };
 
@@ -213,6 +211,7 @@ struct coll__carrier {
                                                      run beside it                                            */
     void (*unbind) (coll_request *r);             /* called when it does not start again; NULL: nothing to free */
     void (*end)    (coll__session *session, coll_status status);  /* ends what is in no order; NULL: nothing to end */
+    const char *says;                             /* its part of coll_explain; NULL: of `explain`             */
     bool (*explain)(coll_request *r, char *text, size_t room);        /* false: it would decline              */
 };
 
@@ -246,8 +245,6 @@ typedef struct coll__order {
     coll__space space;
     uint64_t  number;                             /* 0: the communicator's order; else the number of a
                                                      prepared call; COLL__SPACE_CREATE: a hash                */
-    const coll__numbers *numbers;                 /* for the choice of algorithms: the communicator's, or a
-                                                     copy from the time of coll_prepare                       */
     void     *group;                              /* the transport's group; NULL: all ranks                   */
     uint64_t  history;                            /* hash of its calls by messages that end early on some ranks */
     coll_request *queue, **queue_end;             /* the first one runs; later ones may, too (coll_overlap.h) */
@@ -278,14 +275,6 @@ typedef coll_failure coll__cause;
 typedef struct coll__cause { coll_status status; int rank; char text[4]; } coll__cause;
 #endif
 
-/* Callbacks of the flight recorder.  The engine works without them.  Short calls that the transport
- * completes at once are not reported. */
-typedef struct coll__observer {
-    void (*begin) (coll_request *r);                              /* launched: its fingerprint is written     */
-    void (*end)   (const coll_request *r, coll_status status);    /* ended; it may be freed soon              */
-    void (*failed)(const coll__session *session);                 /* the session has failed; no request has ended yet */
-} coll__observer;
-
 /* Statistics of yields (coll_progress.h). */
 typedef struct coll__yields {
     unsigned waits, slow_at;                      /* waits that spun so far; that number at the last slow yield */
@@ -294,13 +283,14 @@ typedef struct coll__yields {
     int64_t  sleep_until;                         /* until then every wait sleeps at once; 0: none            */
 } coll__yields;
 
-/* The result of coll_shrink for a rank. */
-typedef enum coll__survival { COLL__NOT_LISTED, COLL__LOST, COLL__GOES_ON } coll__survival;
+/* The result of coll_shrink for a rank; AGREED: of coll_agree, it has not failed. */
+typedef enum coll__survival { COLL__NOT_LISTED, COLL__LOST, COLL__GOES_ON, COLL__AGREED } coll__survival;
 
 /* What a list of ranks has decided. */
 typedef struct coll__decided {
     struct coll__decided *next;
     int            count, *ranks;                 /* behind this struct: ranks, room for survivors, known.failed */
+    uint64_t       of;                            /* 1 + id of the communicator whose round 0 has made known.next; 0: none */
     coll_decisions known;
 } coll__decided;
 
@@ -339,16 +329,19 @@ struct coll__session {
     const coll__internals *internals;             /* the transport's                                          */
     const coll__carrier *carriers;                /* in order of preference; the last one accepts any call    */
     int   carrier_count;
-    const coll__observer *observer;               /* or NULL                                                  */
     coll__log  log;
     int   forced_at[COLL__FORCED_KINDS];          /* COLL_ALGORITHM by kind: 1 + the place in forced_text; 0: none */
     char  forced_text[COLL__FORCED_ROOM];
     coll__cause failure;                          /* status COLL_OK: no failure                               */
     char  dump[COLL__DUMP_ROOM];                  /* path for a report when the session fails; "": none       */
     int   generation;                             /* number of coll_shrink calls so far                       */
-    unsigned char *survival;                      /* coll__survival of each rank at the last shrink; or NULL  */
+    unsigned char *survival;                      /* coll__survival of each rank, then a set of ranks; or NULL */
+    bool  has_agreed;                             /* atomic: by the last call                                 */
     coll__decided *decided, *shrunk;              /* one for each list of ranks; that of the last coll_shrink */
     coll_comm     *successor;                     /* of that one, if coll_shrink has failed since; or NULL    */
+    int           *former;                        /* by rank: in the communicator before; NULL: there was none */
+    bool           has_newcomers;                 /* the first world of newcomers                             */
+    bool           is_succeeded;                  /* coll_grow has begun to make another world                */
     coll__messages *messages;                     /* NULL: none yet                                           */
     const coll__by_key *by_key;                   /* with COLL__ON_DEMAND; NULL: not needed yet               */
     coll__pool *pool;                             /* memory of requests; NULL: none yet                       */
@@ -384,7 +377,7 @@ struct coll__session {
     int64_t  started_at;                          /* start of the last one that did not end at once           */
     unsigned burst;                               /* consecutive collectives before it                        */
     unsigned tests;                               /* tests that found a pending request                       */
-    int64_t  freed_at;                            /* time at which a test checks for freed communicators      */
+    int64_t  watch_at;                            /* time at which a test looks around (coll_wait_loop.h)     */
 };
 
 /* May another thread be inside? */
@@ -452,15 +445,13 @@ struct coll_comm {
     const void *watch;                            /* atomic: the running wait for one of several (coll_wait_any.h) */
     coll_comm *beside;                            /* the next communicator that this wait has entered         */
     coll__order main;
-    void *recorder;                               /* owned by the observer; freed with the communicator       */
+    void *recorder;                               /* the flight recorder, or NULL                             */
     coll__prepared *prepared;                     /* all that are not freed                                   */
     coll__graph graph;
     int  *graph_lists;
     unsigned graph_version;                       /* replacements so far                                      */
     coll__plan *plans[COLL__PLAN_PLACES];         /* by kind; NULL: not called yet                            */
     coll__numbers numbers;
-    unsigned char *gauge;                         /* memory of coll_measure while it runs; a simulated rank
-                                                     that is killed cannot free it                            */
     coll__strided *spare;                         /* of the last blocking call with strides                   */
     coll__counts *counts;                         /* of the tuner, where ranks share processors; or NULL      */
 };
@@ -520,13 +511,6 @@ enum { COLL__REPORT_LENGTH = 2 * COLL_HEAD_LENGTH };      /* see coll__reports_d
 
 #define COLL__COUNT_MASK ((UINT64_C(1) << 48) - 1)
 
-static uint32_t coll__hash_counts(const size_t *counts, int n)
-{
-    uint64_t hash = coll__hash_of_none;
-    for (int i = 0; i < n; i++) hash = coll__hash_with(hash, counts[i]);
-    return coll__hash_end(hash);
-}
-
 /* Options of a call in its fingerprint: its flags, and what else is set.  A rank names them from the fingerprint alone. */
 enum { COLL__FLAGS = 63, COLL__BY_SCALE = 64, COLL__BY_SEED = 128, COLL__BY_TYPE = 256, COLL__BY_ALGORITHM = 512,
        COLL__HASHED = COLL__BY_SCALE | COLL__BY_SEED | COLL__BY_TYPE | COLL__BY_ALGORITHM };
@@ -573,13 +557,6 @@ enum { COLL__PREPARED_MOST = 0xfff };            /* this number, or a greater on
 /* The mark of the communicator `id`.  0: of coll_init. */
 static inline uint32_t coll__mark_of(uint64_t id) { return (uint32_t)(coll__mix64(id) >> 32); }
 
-/* The mark of a communicator, with the number of a prepared call; 0: none. */
-static inline uint32_t coll__head_mark(const coll_comm *comm, uint64_t prepared)
-{
-    const uint32_t number = prepared < COLL__PREPARED_MOST ? (uint32_t)prepared : COLL__PREPARED_MOST;
-    return (comm->mark & ~(uint32_t)COLL__PREPARED_MOST) | number;
-}
-
 /* The fingerprint of a call, equal on all ranks that make the same call:
  *
  *      0 magic    2 step     4 communicator       8 sequence
@@ -587,7 +564,7 @@ static inline uint32_t coll__head_mark(const coll_comm *comm, uint64_t prepared)
  *                 options                                            or peer
  *
  * The step is set for each message: which round of which slice it belongs to.  The low 12 bits of the communicator's mark are
- * the number of a prepared call (coll__head_mark).  Options: 8 bits, and the upper 4 of the operation.  If one has a value
+ * the number of a prepared call.  Options: 8 bits, and the upper 4 of the operation.  If one has a value
  * (COLL__HASHED), the upper half of root is a hash of these values.  If every rank knows all counts, count is their sum and root
  * a hash of them.  If only two ranks know the length of a message, they set its count and type.  History: 16
  * bits of a hash of earlier calls that end early on some ranks, if they used messages in the order of the communicator.  So a
@@ -600,9 +577,13 @@ static void coll__head_of_call(unsigned char *head, const coll_call *call, int s
     uint32_t root = (uint32_t)(traits & COLL__ROOTED ? call->root : traits & COLL__MESSAGE ? call->peer : 0);
 
     if (traits & COLL__SUMMED) {
+        uint64_t hash = coll__hash_of_none;
         count = 0;
-        for (int i = 0; i < size; i++) count += call->recv_counts[i];
-        root = coll__hash_counts(call->recv_counts, size);
+        for (int i = 0; i < size; i++) {
+            count += call->recv_counts[i];
+            hash = coll__hash_with(hash, call->recv_counts[i]);
+        }
+        root = coll__hash_end(hash);
     }
     const uint32_t op = reduces ? (uint32_t)call->op & 15 : 0;
     const uint32_t wire = reduces && call->wire != call->type ? (uint32_t)call->wire & 0xff : 0;
@@ -614,13 +595,6 @@ static void coll__head_of_call(unsigned char *head, const coll_call *call, int s
     if (options & COLL__HASHED) root = (root & 0xffff) | coll__hash_options(call, options) << 16;
     coll__put64(head + 16, type | (uint64_t)root << 32);
     coll__put64(head + 24, count);
-}
-
-/* A part has the kind and the root of its whole, and its own options. */
-static inline void coll__head_of_part(unsigned char *head, const unsigned char *whole)
-{
-    head[12] = whole[12];
-    memcpy(head + 20, whole + 20, coll__head_options(head) & COLL__HASHED ? 2 : 4);
 }
 
 /* The head of the next call of the same kind.  Written in words of the size in which it is read: a load that spans several
@@ -642,13 +616,6 @@ static inline uint64_t coll__head_count(const unsigned char *head) { return coll
 /* Without such kinds in the program, histories are 0. */
 enum { COLL__HAS_HISTORY = (COLL__TRAITS_HERE & (COLL__ROOTED | COLL__NEIGHBORS)) != 0 || COLL__HAS_SCAN };
 
-/* Can a rank end a call of this kind before its fingerprint was compared, through others, with those of all ranks?  For
- * instance the root of a broadcast, and the other ranks of a reduce. */
-static inline bool coll__ends_early(coll_kind kind)
-{
-    return coll__kind_is(kind, COLL__ROOTED | COLL__NEIGHBORS) || (COLL__HAS_SCAN && (kind == COLL_SCAN || kind == COLL_EXSCAN));
-}
-
 /* `history` after a call with this fingerprint. */
 static inline uint64_t coll__history_with(uint64_t history, const unsigned char *head)
 {
@@ -668,19 +635,13 @@ static void coll__head_of_made(unsigned char *head, const coll__session *session
     coll__put64(head + 24, session->made_history);
 }
 
-/* Add a freed communicator of all ranks.  Independent of the order in which ranks free them. */
-static void coll__made_add(coll__session *session, const coll_comm *comm)
-{
-    session->made_calls += comm->sequence;
-    session->made_history += coll__mix64(comm->main.history ^ coll__mix64((uint64_t)comm->mark << 32 | comm->sequence));
-}
-
 static inline void coll__head_set_step(unsigned char *head, long step) { coll__put16(head + 2, (uint32_t)step & 0xffff); }
 
-/* Did two ranks make different calls with the same number?  Number 0 means no call, or a list, which is its parts. */
+/* Did two ranks make different calls of one number?  0: no call, or a list, which is its parts.  Many may have PREPARED_MOST. */
 static bool coll__heads_disagree(const unsigned char *a, const unsigned char *b)
 {
-    return coll__get32(a + 8) != 0 && !memcmp(a + 4, b + 4, 8) && memcmp(a + 12, b + 12, COLL_HEAD_LENGTH - 12) != 0;
+    return (~coll__get32(a + 4) & COLL__PREPARED_MOST || coll__get16(a) != COLL__MAGIC) && coll__get32(a + 8) != 0
+        && !memcmp(a + 4, b + 4, 8) && memcmp(a + 12, b + 12, COLL_HEAD_LENGTH - 12) != 0;
 }
 
 #endif /* COLL_COMM_H */

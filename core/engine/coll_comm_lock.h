@@ -51,6 +51,7 @@ static __attribute__((noinline)) coll_status coll__stay_out(const coll_comm *com
 static inline coll_status coll__enter(coll_comm *comm)
 {
     if (!comm || !*comm->guard || !coll__comm_lock_take(comm)) return coll__stay_out(comm);
+    if (COLL__HAS_SHRINK) __atomic_store_n(&comm->session->has_agreed, false, __ATOMIC_RELAXED);
     if (coll__is_shared(comm->session)) coll__session_take(comm);
     return COLL_OK;
 }

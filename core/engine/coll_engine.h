@@ -291,15 +291,14 @@ static inline void coll__combine_made(const coll_request *r, const coll__made *m
                                            .scratch = r->execution->scratch COLL__NUMBERS(numbers) });
 }
 
-#if COLL__HAS_LEAVES
 /* Not inline: other folds would have to look for numbers. */
 static __attribute__((noinline)) void coll__fold_nodes(const coll_request *r, const coll__made *m, void *result)
 {
     if (m->count == 0) return;                    /* slots may have no length                                 */
     const size_t slot = m->to.place == COLL__PART ? m->to.at / r->execution->part_slot / (size_t)r->execution->result.blocks : 0;
-    coll__combine_made(r, m, result, coll__leaf_numbers(r->leaves, r->comm->rank, m->to.place == COLL__RESULT, slot));
+    coll__combine_made(r, m, result, coll__leaf_numbers(COLL__LEAVES_OF(&r->codec), r->comm->rank, m->to.place == COLL__RESULT,
+                                                        slot));
 }
-#endif
 
 /* Fold, block by block. */
 static void coll__do_folds(const coll_request *r, const coll__stage *stage)
@@ -318,39 +317,11 @@ static void coll__do_folds(const coll_request *r, const coll__stage *stage)
             sources[n] = (coll__source){ coll__spot_at(stage, *spot), coll__formats[spot->place], r->comm->rank };
             if (tells && n > 0) folded += coll__bytes_of(r, spot->place, m->count);
         }
-#if COLL__HAS_LEAVES
-        if (r->leaves) coll__fold_nodes(r, m, result);
-        else
-#endif
-            coll__combine_made(r, m, result, NULL);
+        if (COLL__LEAVES_OF(&r->codec)) coll__fold_nodes(r, m, result);
+        else coll__combine_made(r, m, result, NULL);
     }
     if (!COLL__MANY_THREADS) session->runs_operation = false;
     if (folded > 0) session->transport->charge_reduce(session->context, folded);
-}
-
-/* Are the messages of a round done? */
-static coll_status coll__check_round(coll_request *r, long slice, int k)
-{
-    coll__stage *stage = coll__stage_of(r->execution, slice, k);
-
-    for (; stage->finished < stage->xfer_count; stage->finished++) {
-        const coll_status status = stage->xfers[stage->finished].status;
-        if (status == COLL_PENDING) return COLL_PENDING;
-        if (status < 0) return coll__message_failed(r, stage);
-    }
-    return COLL_OK;
-}
-
-static void coll__complete_round(coll_request *r, long slice, int k)
-{
-    coll__stage *stage = coll__stage_of(r->execution, slice, k);
-
-    for (int i = 0; stage->staged > 0 && i < stage->xfer_count; i++) {
-        const coll__cargo *cargo = &stage->cargo[i];
-        if (cargo->is_packed && !cargo->is_send)
-            coll__pack_span(r, stage, &cargo->span, slice, (unsigned char *)stage->xfers[i].buffer, false);
-    }
-    coll__do_folds(r, stage);
 }
 
 /* ---- >>ticks ---- */
@@ -371,10 +342,23 @@ static coll_status coll__finish_tick(coll_request *r, long tick)
     const coll__rounds now = coll__rounds_of(r->execution, tick);
 
     for (long k = now.first; k <= now.last; k++) {
-        const coll_status status = coll__check_round(r, tick - k * r->execution->lag, (int)k);
-        if (status != COLL_OK) return status;
+        coll__stage *stage = coll__stage_of(r->execution, tick - k * r->execution->lag, (int)k);
+        for (; stage->finished < stage->xfer_count; stage->finished++) {
+            const coll_status status = stage->xfers[stage->finished].status;
+            if (status == COLL_PENDING) return COLL_PENDING;
+            if (status < 0) return coll__message_failed(r, stage);
+        }
     }
-    for (long k = now.first; k <= now.last; k++) coll__complete_round(r, tick - k * r->execution->lag, (int)k);
+    for (long k = now.first; k <= now.last; k++) {
+        const long slice = tick - k * r->execution->lag;
+        coll__stage *stage = coll__stage_of(r->execution, slice, (int)k);
+        for (int i = 0; stage->staged > 0 && i < stage->xfer_count; i++) {
+            const coll__cargo *cargo = &stage->cargo[i];
+            if (cargo->is_packed && !cargo->is_send)
+                coll__pack_span(r, stage, &cargo->span, slice, (unsigned char *)stage->xfers[i].buffer, false);
+        }
+        coll__do_folds(r, stage);
+    }
     return COLL_OK;
 }
 

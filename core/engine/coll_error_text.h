@@ -225,6 +225,14 @@ static bool coll__reports_disagree(coll_failure *failure, const unsigned char *o
     return false;
 }
 
+/* A time limit names a rank that is late.  It is not the cause if it waits in the same call itself: then no rank is named. */
+static void coll__excuse(coll_failure *failure, const unsigned char *its_report, const unsigned char *report)
+{
+    if (failure->status != COLL_ERR_TIMEOUT || coll__get32(report + 8) == 0 || memcmp(its_report + 4, report + 4, 8) != 0) return;
+    coll__append(failure->text, sizeof failure->text, "; rank %d waits in the same call", failure->rank);
+    failure->rank = -1;
+}
+
 /* ---- >>abort ---- */
 
 /* "rank 2 gave up: why", with loops only: may run in a signal handler. */

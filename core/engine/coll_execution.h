@@ -148,15 +148,15 @@ static void coll__execution_layouts(coll__execution *execution, const coll_reque
     execution->result = coll__layout_of(r, &shape->recv, &recv, sends_one && receives_one ? cut : 0);
     execution->vector = sends_one && !receives_one ? &execution->result : &execution->input;
 #if COLL__HAS_LEAVES
-    if (r->leaves) {
+    if (r->codec.leaves) {
         execution->vector = &execution->result;
         execution->input.kind = COLL__VECTORS;
         execution->input.parts = execution->result.blocks;
-        execution->input.blocks *= r->leaves->vectors;
+        execution->input.blocks *= COLL__LEAVES_OF(&r->codec)->vectors;
     }
 #endif
-    if (COLL__HAS_CHOICE && execution->choice.algorithm->cut == COLL__CUT_SHARES && r->order->numbers->shares.count > 0)
-        execution->input.shares = execution->result.shares = &r->order->numbers->shares;
+    if (COLL__HAS_CHOICE && execution->choice.algorithm->cut == COLL__CUT_SHARES && r->order->comm->numbers.shares.count > 0)
+        execution->input.shares = execution->result.shares = &r->order->comm->numbers.shares;
 }
 
 /* ---- >>planning ---- */
@@ -190,18 +190,12 @@ static void coll__execution_cut(coll__execution *execution, const coll_request *
         || coll__goes_whole(r->call.kind, execution->rounds)) execution->slices = 1;
     const double whole = (double)coll__wire_bytes(&r->codec, execution->longest);
     const double slice = execution->choice.slices ? whole / (double)execution->slices : (double)most;
-    const long lag = coll__lag(&r->order->numbers->link, slice);
+    const long lag = coll__lag(&r->order->comm->numbers.link, slice);
     execution->lag = execution->slices < lag ? execution->slices : lag;
     execution->ticks = execution->slices + (execution->rounds - 1) * execution->lag;
 }
 
-/* Ranks in the order of a ring or chain, the same on every rank: host by host, so that few neighbors are on different hosts.
- * NULL: 0, 1, ... */
-static inline const int *coll__ring_order(const coll_comm *comm)
-{
-    return comm->topology && !comm->topology->is_ordered ? comm->topology->ranks : NULL;
-}
-
+/* A ring goes host by host, in the same order on every rank, so that few neighbors are on different hosts. */
 static coll__round coll__round_of(const coll_request *r, coll__step *steps, int capacity)
 {
     const coll_comm *comm = r->comm;
@@ -209,10 +203,10 @@ static coll__round coll__round_of(const coll_request *r, coll__step *steps, int 
 
     coll__round now = { .rank = comm->rank, .size = comm->size, .root = coll__kind_has_root(r->call.kind) ? r->call.root : 0,
                         .radix = choice->radix, .blocks = r->execution->input.blocks, .graph = &comm->graph,
-                        .order = coll__ring_order(comm), .is_exclusive = r->call.kind == COLL_EXSCAN, .steps = steps,
-                        .capacity = capacity };
+                        .order = comm->topology && !comm->topology->is_ordered ? comm->topology->ranks : NULL,
+                        .is_exclusive = r->call.kind == COLL_EXSCAN, .steps = steps, .capacity = capacity };
 #if COLL__HAS_LEAVES
-    if (r->leaves) now.leaves = r->leaves, now.blocks = r->execution->result.blocks;
+    if (r->codec.leaves) now.leaves = r->codec.leaves, now.blocks = r->execution->result.blocks;
 #endif
     return now;
 }
@@ -261,8 +255,7 @@ static inline bool coll__is_like_cached(const coll_request *r, const coll__cache
 
     return a->kind == b->kind && (a->count == b->count || coll__kind_is(a->kind, COLL__PAIRWISE)) && a->type == b->type
         && a->op == b->op && a->wire == b->wire && a->accumulate == b->accumulate && a->flags == b->flags
-        && a->not_commutative == b->not_commutative && (a->algorithm ? !strcmp(a->algorithm, c->algorithm) : !*c->algorithm)
-        && c->version == r->order->numbers->version;
+        && a->not_commutative == b->not_commutative && (a->algorithm ? !strcmp(a->algorithm, c->algorithm) : !*c->algorithm);
 }
 
 /* Entry `i` of a workspace's cache, the newest first; NULL: empty. */
@@ -277,12 +270,12 @@ static inline bool coll__is_cacheable(const coll_call *c)
     return COLL__CACHED_MOST > 0 && (!c->algorithm || strlen(c->algorithm) < COLL__NAME_CACHED);
 }
 
-/* May an equal call reuse the execution?  Not with lists of counts, nor with a copy of the input. */
+/* May an equal call reuse the execution?  Not with lists of counts, a copy of the input, or a tree over leaves. */
 static inline bool coll__execution_is_repeatable(const coll_request *r)
 {
     const coll_call *c = &r->call;
-    return !r->way && !c->fn && !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE | COLL__NEIGHBORS)
-        && !coll__copies_input(c) && coll__is_cacheable(c);
+    return !COLL__LEAVES_OF(&r->codec) && !c->fn && !coll__copies_input(c) && coll__is_cacheable(c)
+        && !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE | COLL__NEIGHBORS);
 }
 
 /* A cached execution for this call; or NULL. */
@@ -318,7 +311,7 @@ static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
 
     *is_cached = true;
     if (!COLL__HAS_CHOICE) return coll__only_choice(r->call.kind, comm->size);
-    coll__query query = coll__query_of(comm, r->order->numbers, &r->call, &r->codec);
+    coll__query query = coll__query_of(comm, &r->call, &r->codec);
     const double elements = coll__call_elements(&r->call, comm->size);
     coll__choice choice = { 0 };
     const coll__cached *c;
@@ -340,7 +333,7 @@ static coll_status coll__execution_plan(coll_request *r)
     coll__execution *execution = r->execution;
 
     memset(execution, 0, sizeof *execution);
-    execution->choice = r->way ? *r->way : coll__choice_of(r, &execution->is_chosen_before);
+    execution->choice = coll__choice_of(r, &execution->is_chosen_before);
     if (COLL__HAS_CHOICE && execution->choice.algorithm->has_order && coll__comm_topology(r->comm) < 0) return COLL_ERR_MEMORY;
     coll__execution_layouts(execution, r, execution->choice.blocks);
     (void)coll__layout_total(execution->vector, &execution->longest);
@@ -467,12 +460,11 @@ static coll__cached *coll__choice_cache(const coll_request *r)
 {
     const coll__execution *execution = r->execution;
 
-    if (r->way || !coll__is_cacheable(&r->call) || (execution->is_chosen_before && !execution->is_cached)) return NULL;
+    if (!coll__is_cacheable(&r->call) || (execution->is_chosen_before && !execution->is_cached)) return NULL;
     coll__cached *cached = coll__cached_reserve(r, 0);
     if (!cached) return NULL;
     cached->call = r->call;
     cached->elements = coll__call_elements(&r->call, r->comm->size);
-    cached->version = r->order->numbers->version;
     coll__keep_text(cached->algorithm, sizeof cached->algorithm, r->call.algorithm ? r->call.algorithm : "");
     cached->choice = execution->choice;
     coll__workspace_of(r)->cached_next++;

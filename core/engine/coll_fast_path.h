@@ -34,7 +34,7 @@ static __attribute__((noinline)) coll_status coll__run_on(coll_request *r, coll_
     r->status = COLL_PENDING;
     r->is_started = status == COLL_PENDING;
     if (status == COLL_ERR_UNSUPPORTED) (void)coll__next_carrier(r);
-    if (coll__observer_of(comm)) coll__observer_of(comm)->begin(r);
+    coll__record_begin(r);
     coll__order_append(r->order, r);
     if (r->is_started || status == COLL_ERR_UNSUPPORTED) return coll__wait(r);
     (void)coll__comm_fail(comm, failure->status != COLL_OK ? failure : NULL);

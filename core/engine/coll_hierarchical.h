@@ -98,15 +98,6 @@ static void coll__count_slices(coll__hierarchy *h)
     coll__offsets_fill(h->offsets, h->counts, coll__ranks_here(h));
 }
 
-/* Set h->rail_counts and h->rail_offsets to the pieces of our slice: each host's while the rail distributes results. */
-static void coll__count_pieces(coll__hierarchy *h)
-{
-    const size_t hosts = (size_t)h->hosts->count;
-
-    for (size_t g = 0; g < hosts; g++) h->rail_counts[g] = coll__part(coll__own_slice(h).count, 0, hosts, g).count;
-    coll__offsets_fill(h->rail_offsets, h->rail_counts, h->hosts->count);
-}
-
 /* ---- >>calls ---- */
 
 static coll__sub_kind coll__sub_call(const coll__hierarchy *h, coll__sub *out, coll_comm *on, const coll_call *call)
@@ -246,8 +237,11 @@ static coll__sub_kind coll__next_in_parts(coll__hierarchy *h, int lane, int k, c
         else out->until = is_first ? 0 : COLL__STAGE_STEPS * (h->part + 1);
         return COLL__SUB_WAIT;
     }
-    if (lane) coll__count_pieces(h);
-    else coll__count_slices(h);
+    if (lane) {                                   /* the pieces of our slice: each host's while the rail distributes results */
+        const size_t hosts = (size_t)h->hosts->count;
+        for (size_t g = 0; g < hosts; g++) h->rail_counts[g] = coll__part(coll__own_slice(h).count, 0, hosts, g).count;
+        coll__offsets_fill(h->rail_offsets, h->rail_counts, h->hosts->count);
+    } else coll__count_slices(h);
     return h->script->step(h, stage, step - 1, out);
 }
 

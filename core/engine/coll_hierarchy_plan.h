@@ -35,22 +35,9 @@ static void coll__phase_estimate(coll_comm *stage, const coll__order *order, boo
     const coll__topology *t = order->comm->topology;
     coll__numbers *const n = &stage->numbers;
 
-    coll__numbers_inherit(stage, order->numbers, stage->members + stage->size);
+    coll__numbers_inherit(stage, &order->comm->numbers, stage->members + stage->size);
     if (!is_inter || !t->is_by_site) return;
     n->link = coll__far_link(&n->link, &n->far, t->least);
-    n->nominal = coll__far_link(&n->nominal, &n->far, t->least);
-}
-
-/* Update the stages after the order's numbers have changed. */
-static void coll__phases_estimate(coll__order *order)
-{
-    coll_comm *const stages[2] = { order->intra, order->inter };
-
-    for (int i = 0; i < 2; i++) {
-        if (!stages[i]) continue;
-        coll__phase_estimate(stages[i], order, i == 1);
-        coll__phases_estimate(&stages[i]->main);
-    }
 }
 
 /* The communicator of our host's ranks, or of our rail's, for stages of an order's calls.  It is in no list.  Only its parent
@@ -230,17 +217,6 @@ static bool coll__hierarchy_explain(coll_request *r, char *text, size_t room)
     coll__explain_division(r->order->intra->topology, text, room);
     return true;
 }
-
-#define COLL__CARRIER_OF_HOSTS \
-    { .name = "hierarchy", .start = coll__hierarchy_start, .advance = coll__script_advance, .late = coll__script_late, \
-      .passes = coll__hierarchy_passes, .explain = coll__hierarchy_explain },
-
-#else
-
-/* No call is hierarchical. */
-#define COLL__CARRIER_OF_HOSTS
-
-static inline void coll__phases_estimate(const coll__order *order) { (void)order; }
 
 #endif
 #endif /* COLL_HIERARCHY_PLAN_H */

@@ -4,10 +4,10 @@
 
 #if !COLL__IS_TINY                                /* COLL__TAKES_WHOLE                                        */
 
-/* A call that names an algorithm is for the engine. */
+/* A call that names an algorithm is for the engine; one over nodes names what the engine does if the transport declines it. */
 static bool coll__offload_takes(const coll_request *r)
 {
-    return !r->call.algorithm && !r->way && coll__order_is_offered(r->order);
+    return (!r->call.algorithm || COLL__LEAVES_OF(&r->codec)) && coll__order_is_offered(r->order);
 }
 
 static coll_status coll__offload_advance(coll_request *r)
@@ -53,15 +53,6 @@ static bool coll__offload_explain(coll_request *r, char *text, size_t room)
     coll__append(text, room, "the transport's own way");
     return true;
 }
-
-#define COLL__CARRIER_OF_TRANSPORT                                                                                            \
-    { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,          \
-      .advance = coll__offload_again, .late = COLL__IF_WATCH(coll__offload_late), .later = COLL__LATER(coll__offload_later),  \
-      .explain = coll__offload_explain },
-
-#else
-
-#define COLL__CARRIER_OF_TRANSPORT
 
 #endif
 #endif /* COLL_OFFLOAD_H */

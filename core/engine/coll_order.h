@@ -4,7 +4,7 @@
 
 static void coll__order_init(coll__order *order, coll_comm *comm, coll__space space, uint64_t number, bool is_keyed)
 {
-    *order = (coll__order){ .comm = comm, .space = space, .number = number, .is_keyed = is_keyed, .numbers = &comm->numbers };
+    *order = (coll__order){ .comm = comm, .space = space, .number = number, .is_keyed = is_keyed };
     order->queue_end = &order->queue;
 }
 
@@ -45,11 +45,7 @@ static void coll__order_forget(coll__order *order)
 /* Settle the link numbers of a communicator for its own ranks. */
 static void coll__numbers_divide(coll_comm *comm)
 {
-    coll__numbers *const n = &comm->numbers;
-    const double faster = coll__shares_settle(&n->shares, comm->size);
-
-    n->link.per_byte /= faster;
-    n->nominal.per_byte /= faster;
+    comm->numbers.link.per_byte /= coll__shares_settle(&comm->numbers.shares, comm->size);
 }
 
 /* The numbers of `all` for `size` of its ranks; number i has rank ranks[i] there. */
@@ -57,7 +53,8 @@ static void coll__numbers_of_some(coll__numbers *n, const coll__numbers *all, co
 {
     *n = *all;
     n->shares.count = 0;
-    for (int i = 0; i < size; i++) coll__rates_inherit(&n->shares, i, &all->shares, ranks[i]);
+    for (int i = 0; all->shares.count > 0 && i < size; i++)
+        coll__rates_add(&n->shares, i, coll__run_of(&all->shares, ranks[i])->rate);
     coll__sites_inherit(&n->sites, &all->sites, ranks, size);
 }
 
@@ -88,7 +85,6 @@ static void coll__comm_free(coll_comm *comm)
     coll__give(comm->members);
     coll__give(comm->topology);
     coll__give(comm->graph_lists);
-    coll__give(comm->gauge);
     coll__give(comm->recorder);
     coll__give(comm->spare);
     coll__give(comm->counts);

@@ -96,18 +96,6 @@ static coll_status coll__message_dismiss(coll__session *session, coll__message *
     return is_due ? coll__credit_tell(session, peer) : COLL_OK;
 }
 
-/* Keep an unexpected message: one that has no receive yet. */
-static coll_status coll__message_keep(coll__session *session, coll__message *m)
-{
-    coll__messages *all = session->messages;
-
-    coll__message_append(&all->arrived, m);
-    coll__bin_put(coll__bin_of(all, m, false), m);
-    if (m->is_long || m->peer == session->rank) return COLL_OK;
-    all->peers[m->peer].kept += coll__cost_of_message(m->length);
-    return coll__credit_tell(session, m->peer);
-}
-
 /* ---- >>matching ---- */
 
 /* A receive has its message, but not all of the body. */
@@ -153,12 +141,18 @@ static coll_status coll__message_join(coll__session *session, coll__message *wan
     return coll__message_dismiss(session, m);
 }
 
-/* All of a long message's note, or all of a short message, has arrived. */
+/* All of a long message's note, or all of a short message, has arrived.  Keep it if it has no receive yet. */
 static coll_status coll__message_announced(coll__session *session, coll__message *m)
 {
-    coll__message *want = coll__find_want(session->messages, m);
+    coll__messages *all = session->messages;
+    coll__message *want = coll__find_want(all, m);
 
-    return want ? coll__message_join(session, want, m) : coll__message_keep(session, m);
+    if (want) return coll__message_join(session, want, m);
+    coll__message_append(&all->arrived, m);
+    coll__bin_put(coll__bin_of(all, m, false), m);
+    if (m->is_long || m->peer == session->rank) return COLL_OK;
+    all->peers[m->peer].kept += coll__cost_of_message(m->length);
+    return coll__credit_tell(session, m->peer);
 }
 
 /* Post a receive. */
@@ -204,12 +198,6 @@ static coll_status coll__want_fulfilled(coll__session *session, coll__message *w
 
     coll__message_done(want, is_other ? COLL_ERR_MISMATCH : COLL_OK);
     return coll__message_dismiss(session, want);
-}
-
-/* A body has arrived. */
-static coll_status coll__body_arrived(coll__session *session, coll__message *m)
-{
-    return m->list == &session->messages->moving ? coll__want_fulfilled(session, m) : coll__message_announced(session, m);
 }
 
 /* The receive that matches a short message, if the message fits; it takes over the message's data.  NULL: none. */
@@ -321,7 +309,8 @@ static coll_status coll__peer_advance(coll__session *session, int peer)
         if (x->status == COLL_PENDING) return COLL_OK;
         if (x->status < 0) return coll__xfer_trouble(session, x);
         p->incoming = NULL;
-        status = m ? coll__body_arrived(session, m) : coll__note_arrived(session, peer, x->head);
+        status = !m ? coll__note_arrived(session, peer, x->head)
+               : m->list == &session->messages->moving ? coll__want_fulfilled(session, m) : coll__message_announced(session, m);
         if (status == COLL_OK && !p->incoming) status = coll__listen(session, peer);
         if (status < 0) return coll__session_broken(session, status);
     }

@@ -20,7 +20,17 @@ struct coll__by_key {
     void        (*look_for_overflow)(coll_request *r);    /* COLL_DETECT_OVERFLOW also needs coll_call        */
 };
 
+#if COLL__HAS_MESSAGES
 #define COLL__BY_KEY(session, call, ...) \
     (COLL__ON_DEMAND ? (session)->by_key->call(__VA_ARGS__) : coll__messages_##call(__VA_ARGS__))
+#else
+#define COLL__BY_KEY(session, call, ...) coll__no_messages()
+
+/* COLL_LEAST: the transport executes every collective as a whole, and coll_check_arguments.h refuses messages. */
+static inline int coll__no_messages(void) { return 0; }
+static inline bool coll__messages_are_there(const coll__session *session) { return (void)session, false; }
+static inline coll__undelivered coll__messages_undelivered(const coll_comm *comm) { return (void)comm, COLL__UNDELIVERED_NONE; }
+static inline coll_status coll__messages_hear(const coll_comm *comm) { return (void)comm, COLL_OK; }
+#endif
 
 #endif /* COLL_P2P_HOOKS_H */

@@ -76,11 +76,14 @@ static void coll__note_write(unsigned char *head, coll__note note, const coll__m
     coll__put64(head + 24, m->count);
 }
 
-/* The transport has a transfer of this message. */
-static void coll__peer_sends(coll__messages *all, coll__message *m)
+static void coll__xfer_set(coll_xfer *x, int peer, void *buffer, size_t length, bool any_head)
 {
-    if (!m->is_queued) coll__queue_put(&all->peers[m->peer].sending, m);
-    m->is_queued = true;
+    x->peer = peer;
+    x->channel = COLL_CHANNEL_MESSAGES;
+    x->buffer = buffer;
+    x->length = length;
+    x->any_head = any_head;
+    x->status = COLL_PENDING;
 }
 
 static coll_status coll__note_send(coll__session *session, coll__message *m, coll__note note)
@@ -88,12 +91,9 @@ static coll_status coll__note_send(coll__session *session, coll__message *m, col
     coll_xfer *x = note == COLL__NOTE_BODY ? &m->go_ahead : &m->note;
 
     coll__note_write(x->head, note, m);
-    x->peer = m->peer;
-    x->channel = COLL_CHANNEL_MESSAGES;
-    x->length = 0;
-    x->any_head = note == COLL__NOTE_GO || note == COLL__NOTE_CREDIT || note == COLL__NOTE_GONE;      /* answers */
-    x->status = COLL_PENDING;
-    coll__peer_sends(session->messages, m);
+    coll__xfer_set(x, m->peer, NULL, 0, note == COLL__NOTE_GO || note == COLL__NOTE_CREDIT || note == COLL__NOTE_GONE);
+    if (!m->is_queued) coll__queue_put(&session->messages->peers[m->peer].sending, m);
+    m->is_queued = true;
     return session->transport->send(session->context, x);
 }
 
@@ -111,12 +111,7 @@ static coll_status coll__body_post(coll__session *session, coll__message *m, col
 
     memcpy(x->head, head, COLL_HEAD_LENGTH);
     if (is_user) x->head[3] |= COLL__NOTE_IS_BODY;
-    x->peer = m->peer;
-    x->channel = COLL_CHANNEL_MESSAGES;
-    x->buffer = buffer;
-    x->length = length;
-    x->any_head = !is_user;
-    x->status = COLL_PENDING;
+    coll__xfer_set(x, m->peer, buffer, length, !is_user);
     m->is_moving = x == &m->body;
     return is_send ? session->transport->send(session->context, x) : session->transport->recv(session->context, x);
 }
@@ -140,12 +135,7 @@ static coll_status coll__listen(coll__session *session, int peer)
 {
     coll_xfer *x = &session->messages->peers[peer].listen;
 
-    x->peer = peer;
-    x->channel = COLL_CHANNEL_MESSAGES;
-    x->buffer = NULL;
-    x->length = 0;
-    x->any_head = true;
-    x->status = COLL_PENDING;
+    coll__xfer_set(x, peer, NULL, 0, true);
     return session->transport->recv(session->context, x);
 }
 

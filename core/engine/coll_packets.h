@@ -122,15 +122,6 @@ static coll_status coll__packet_put(coll_request *r, const coll__span *span, int
 
 /* ---- >>messages ---- */
 
-static void coll__packet_write(unsigned char *message, size_t each, const coll__packet *packet)
-{
-    coll__put64(message, packet->count);
-    coll__put32(message + 8, packet->type);
-    coll__put32(message + 12, packet->length);
-    if (packet->length) memcpy(message + COLL__PACKET_HEAD, packet->at, packet->length);
-    memset(message + COLL__PACKET_HEAD + packet->length, 0, each - COLL__PACKET_HEAD - packet->length);
-}
-
 static coll_status coll__packets_post(coll_request *r, const coll__step *step)
 {
     coll__packets *p = coll__packets_of(r);
@@ -143,7 +134,12 @@ static coll_status coll__packets_post(coll_request *r, const coll__step *step)
     p->messages += x->length;
     for (int i = 0; step->verb == COLL__SEND && i < step->span.blocks; i++) {
         const coll__packet packet = coll__packet_at(r, &step->span, i);
-        coll__packet_write((unsigned char *)x->buffer + (size_t)i * p->each, p->each, &packet);
+        unsigned char *const at = (unsigned char *)x->buffer + (size_t)i * p->each, *const body = at + COLL__PACKET_HEAD;
+        coll__put64(at, packet.count);
+        coll__put32(at + 8, packet.type);
+        coll__put32(at + 12, packet.length);
+        if (packet.length) memcpy(body, packet.at, packet.length);
+        memset(body + packet.length, 0, p->each - COLL__PACKET_HEAD - packet.length);
     }
     return coll__post(r, x, step->verb);
 }
@@ -288,15 +284,6 @@ static void coll__packets_late(const coll_request *r, unsigned char *is_late)
 
 /* ---- >>starting ---- */
 
-/* The algorithm without packets of this kind. */
-static const coll__algorithm *coll__straight_of(coll_kind kind)
-{
-    const coll__algorithm *a = coll__algorithms;
-
-    while (a->kind != kind || coll__in_packets(a)) a++;
-    return a;
-}
-
 /* Allocate a planned call: memory for the messages of all rounds, so that received bytes are not overwritten. */
 static bool coll__packets_lay_out(coll_request *r, const coll__algorithm *straight, int longs)
 {
@@ -323,8 +310,9 @@ static bool coll__packets_lay_out(coll_request *r, const coll__algorithm *straig
 /* Plans again: the carrier of rounds has declined, or a prepared call starts again. */
 static coll_status coll__packets_start(coll_request *r)
 {
-    const coll__algorithm *const straight = coll__straight_of(r->call.kind);
+    const coll__algorithm *straight = coll__algorithms;
 
+    while (straight->kind != r->call.kind || coll__in_packets(straight)) straight++;      /* the one without packets  */
     if (coll__execution_plan(r) < 0) return coll__has_no_memory(r->comm);
     coll__round direct = coll__round_of(r, NULL, 0);
     direct.radix = direct.size;
@@ -333,14 +321,6 @@ static coll_status coll__packets_start(coll_request *r)
     (void)coll__choice_cache(r);
     return COLL_PENDING;
 }
-
-#define COLL__CARRIER_OF_PACKETS                                                                                              \
-    { .name = "packets", .start = coll__packets_start, .advance = coll__packets_advance, .late = coll__packets_late },
-
-#else
-
-/* All blocks are sent directly. */
-#define COLL__CARRIER_OF_PACKETS
 
 #endif
 #endif /* COLL_PACKETS_H */

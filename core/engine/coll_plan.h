@@ -96,11 +96,12 @@ static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__
 {
     const coll__session *session = comm->session;
     const coll__kind_shape *shape = coll__kind_shape_of(call->kind);
+    const bool is_by_count = shape->send.from == COLL__FROM_COUNT && shape->recv.from == COLL__FROM_COUNT;
     const size_t unit = codec->type_size;
     char why[120];
 
     if (!COLL__PLANS || comm->extension || session->inspect || coll__forced(session, call->kind) || call->residual
-        || call->algorithm || call->op == COLL_USER || !coll__calculates_plainly(call) || !coll__is_by_count(shape)
+        || call->algorithm || call->op == COLL_USER || !coll__calculates_plainly(call) || !is_by_count
         || call->kind == COLL_ALLREDUCE_LIST || shape->traits & (COLL__MESSAGE | COLL__NEIGHBORS) || coll__plan_like(comm, call)
         || coll__is_refused(comm, call, why, sizeof why)) return;
     coll__plan *plan = coll__plan_at(comm, &comm->plans[coll__plan_place(call->kind)]);

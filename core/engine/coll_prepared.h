@@ -7,8 +7,6 @@
 
 struct coll__prepared {
     coll__order   order;
-    coll__numbers numbers;                        /* at the time of coll_prepare: coll_measure may run between
-                                                     restarts, and all ranks must choose the same              */
     coll_request *request;
     uint32_t      starts;                         /* used instead of the communicator's sequence              */
     coll__prepared *next;                         /* in the communicator's list                               */
@@ -127,8 +125,6 @@ static coll_status coll__prepare(coll_comm *comm, coll_request *r)
         coll__give(p);
         return COLL_ERR_MEMORY;
     }
-    p->numbers = comm->numbers;
-    p->order.numbers = &p->numbers;
     p->request = r;
     p->next = comm->prepared;
     comm->prepared = p;
@@ -142,22 +138,17 @@ static coll_status coll__prepare(coll_comm *comm, coll_request *r)
     return COLL_OK;
 }
 
-/* Remove a prepared request that does not run from its communicator. */
-static void coll__prepared_free(coll_request *r)
+/* Free a request that does not run; a prepared one leaves its communicator. */
+static void coll__request_free(coll_request *r)
 {
-    coll__prepared *p = r->prepared, **at;
+    coll__prepared *const p = r->prepared, **at;
 
-    if (r->comm) {
+    if (p && r->comm) {
         for (at = &r->comm->prepared; *at != p;) at = &(*at)->next;
         *at = p->next;
         coll__order_leave(&p->order);
     }
     coll__give(p);
-}
-
-static void coll__request_free(coll_request *r)
-{
-    if (r->prepared) coll__prepared_free(r);
     coll__release(r);
     coll__request_give(r);
 }

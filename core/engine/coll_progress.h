@@ -45,17 +45,6 @@ static coll_status coll__order_advance(coll__order *order)
     return COLL_OK;
 }
 
-static coll_status coll__orders_advance(coll__session *session)
-{
-    coll_status status = COLL_OK;
-
-    for (coll__order *order = session->orders, *next; order && status >= 0; order = next) {
-        next = order->next;
-        status = coll__order_advance(order);
-    }
-    return status;
-}
-
 /* coll_abort was called. */
 static coll_status coll__abort_now(coll__session *session)
 {
@@ -78,7 +67,11 @@ static coll_status coll__advance(coll__session *session, int wait_ms)
         session->lingers = false;
         coll__comms_release(session);
     }
-    return status < 0 ? status : coll__orders_advance(session);
+    for (coll__order *order = session->orders, *next; order && status >= 0; order = next) {
+        next = order->next;
+        status = coll__order_advance(order);
+    }
+    return status;
 }
 
 /* ---- >>starts ---- */
@@ -94,15 +87,6 @@ static bool coll__leaves_with_others(const coll_request *r)
     session->burst = now - session->started_at < (int64_t)COLL__BURST_US * 1000 ? session->burst + 1 : 0;
     session->started_at = now;
     return session->burst % COLL__STARTS_A_LOOK != 0;
-}
-
-/* Advance what was just started.  The time between starts counts from here. */
-static coll_status coll__move_started(coll__session *session)
-{
-    const coll_status status = coll__advance(session, 0);
-
-    session->started_at = coll__clock(session);
-    return status;
 }
 
 /* ---- >>looks ---- */

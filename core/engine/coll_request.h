@@ -9,28 +9,11 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
 {
     const bool is_message = coll__kind_is_message(r->call.kind);
 
+    memset((unsigned char *)r + offsetof(coll_request, next), 0, offsetof(coll_request, call) - offsetof(coll_request, next));
     r->comm = comm;
-    r->next = NULL;
-    r->workspace = 0;
-    r->is_started = r->is_prepared = r->is_known = r->has_head = r->is_blocking = false;
-    r->awaited = NULL;
-    r->sending = r->receiving = NULL;
-    r->whole = NULL;
-    r->done = NULL;
-    r->prepared = NULL;
-    r->offsets = NULL;
-    r->changed = r->carried = NULL;
-    r->way = NULL;
-#if COLL__HAS_LEAVES
-    r->leaves = NULL;
-#endif
-    r->strided = NULL;
     r->graph_version = comm->graph_version;
     r->order = is_message && !coll__is_extended(comm) ? NULL : &comm->main;
-    r->record = 0;
     r->got_source = r->got_tag = -1;
-    r->got_count = 0;
-    r->has_overflow = false;
 }
 
 /* The task of a request, not offered yet.  Field by field: see coll__copy_struct. */
@@ -49,19 +32,26 @@ static inline void coll__task_init(coll_request *r)
 }
 
 /* Make the fingerprint for the first time.  Calls that the transport executes have no history, because it compares all
- * fingerprints; nor have prepared calls, which are equal. */
+ * fingerprints; nor have prepared calls, which are equal.  ends_early: a rank can end the call before its fingerprint was
+ * compared, through others, with those of all ranks: the root of a broadcast can, and the other ranks of a reduce. */
 static void coll__name_first(coll_request *r, uint32_t sequence)
 {
     static const uint64_t none = 0;
     coll_comm *comm = r->comm;
     const coll__order *order = r->order;
+    const coll_kind kind = r->call.kind;
     const bool has_history = COLL__HAS_HISTORY && order == &comm->main && !(r->carrier->traits & COLL__AS_A_WHOLE);
+    const uint32_t number = !order ? 0 : order->number < COLL__PREPARED_MOST ? (uint32_t)order->number : COLL__PREPARED_MOST;
 
     r->history = has_history ? &comm->main.history : &none;
-    r->ends_early = has_history && coll__ends_early(r->call.kind);
-    coll__head_of_call(r->head, &r->call, comm->size, coll__head_mark(comm, order ? order->number : 0), sequence);
+    r->ends_early = has_history
+                 && (coll__kind_is(kind, COLL__ROOTED | COLL__NEIGHBORS) || (COLL__HAS_SCAN && coll__kind_scans(kind)));
+    coll__head_of_call(r->head, &r->call, comm->size, (comm->mark & ~(uint32_t)COLL__PREPARED_MOST) | number, sequence);
     if (COLL__HAS_HISTORY) coll__put64(r->head + 24, coll__get64(r->head + 24) | *r->history << 48);
-    if (r->whole) coll__head_of_part(r->head, r->whole->head);
+    if (r->whole) {                               /* a part has the kind and root of its whole, and its own options */
+        r->head[12] = r->whole->head[12];
+        memcpy(r->head + 20, r->whole->head + 20, coll__head_options(r->head) & COLL__HASHED ? 2 : 4);
+    }
     coll__task_init(r);
 }
 
@@ -76,13 +66,11 @@ static inline void coll__name_request(coll_request *r, uint32_t sequence)
     if (COLL__HAS_HISTORY && r->ends_early) r->order->history = coll__history_with(r->order->history, r->head);
 }
 
-static inline const coll__observer *coll__observer_of(const coll_comm *comm) { return comm->session->observer; }
-
-/* The same, and report it to the observer. */
+/* The same, and record it. */
 static inline void coll__begin_request(coll_request *r, uint32_t sequence)
 {
     coll__name_request(r, sequence);
-    if (coll__observer_of(r->comm)) coll__observer_of(r->comm)->begin(r);
+    coll__record_begin(r);
 }
 
 /* ---- >>end ---- */
@@ -146,7 +134,7 @@ static void coll__request_finish(coll_request *r, coll_status status)
     }
     session->finished++;
     if (r->is_started && r->carrier->traits & COLL__WAKES_NONE) session->silent--;
-    if (session->observer) session->observer->end(r, status);
+    coll__record_end(r, status);
     /* A list has no number, its parts have.  A call of a carrier at the call has the number of the first call that the host makes
      * for it, and another fingerprint. */
     if (r->sequence && !(r->carrier->traits & COLL__AT_CALL)) coll__activity_set(session, session->activity.last, r->head);
@@ -193,19 +181,6 @@ static void coll__order_rest(coll__order *order)
 
 /* ---- >>end of everything ---- */
 
-/* End every collective of an order with `status`. */
-static void coll__order_end(coll__order *order, coll_status status)
-{
-    while (order->queue) {
-        coll_request *first = order->queue;
-        order->queue = first->next;
-        if (!order->queue) order->queue_end = &order->queue;
-        const bool is_last = !order->queue;
-        coll__request_finish(first, status);      /* may free the order                                       */
-        if (is_last) return;
-    }
-}
-
 /* End every operation of all communicators with `status`. */
 static void coll__session_end(coll__session *session, coll_status status)
 {
@@ -213,7 +188,13 @@ static void coll__session_end(coll__session *session, coll_status status)
         coll__order *order = session->orders;
         session->orders = order->next;
         order->is_active = false;
-        coll__order_end(order, status);
+        for (coll_request *first = order->queue; first; first = order->queue) {
+            order->queue = first->next;
+            if (!order->queue) order->queue_end = &order->queue;
+            const bool is_last = !order->queue;
+            coll__request_finish(first, status);  /* may free the order                                       */
+            if (is_last) break;
+        }
     }
     for (int i = 0; i < session->carrier_count; i++)
         if (session->carriers[i].end) session->carriers[i].end(session, status);
@@ -238,7 +219,7 @@ static coll_status coll__session_fail(coll__session *session, const coll_failure
     __atomic_store_n(&session->failure.status, agreed->status, __ATOMIC_RELEASE);  /* last, because other threads read it */
     for (coll_comm *comm = session->comms; comm; comm = comm->next) coll__print_failure(comm);
     if (session->comms) coll__say(&session->log, COLL_LOG_WARN, "%s", session->comms->ending);
-    if (session->observer) session->observer->failed(session);
+    coll__dump_failure(session);
     for (coll_comm *comm = session->comms; comm; comm = comm->next) if (comm->extension) comm->extension->end(comm);
     coll__session_end(session, session->failure.status);
     return session->failure.status;

@@ -21,29 +21,23 @@ static coll_status coll__tell(coll_request *r)
     return status;
 }
 
-COLL_API coll_status coll_test(coll_request *request)
+COLL__INLINE coll_status coll__test_or_wait(coll_request *request, bool waits)
 {
     if (!request) return COLL_OK;
     if (!coll__is_pending(request)) return coll__tell(request);
     coll_comm *comm = request->comm;
     const coll_status status = coll__enter(comm);
     if (status < 0) return status;
-    (void)coll__advance(comm->session, 0);
-    if (coll__is_pending(request)) coll__test_late(request);
-    if (COLL__IS_WHOLE && coll__is_pending(request)) coll__test_freed(request);
+    if (waits) (void)coll__wait(request);
+    else {
+        (void)coll__advance(comm->session, 0);
+        coll__test_again(request);
+    }
     return coll__leave(comm, coll__tell(request));
 }
 
-COLL_API coll_status coll_wait(coll_request *request)
-{
-    if (!request) return COLL_OK;
-    if (!coll__is_pending(request)) return coll__tell(request);
-    coll_comm *comm = request->comm;
-    const coll_status status = coll__enter(comm);
-    if (status < 0) return status;
-    (void)coll__wait(request);
-    return coll__leave(comm, coll__tell(request));
-}
+COLL_API coll_status coll_test(coll_request *request) { return coll__test_or_wait(request, false); }
+COLL_API coll_status coll_wait(coll_request *request) { return coll__test_or_wait(request, true); }
 
 static coll_status coll__check_requests(const char *call, int count, coll_request **requests)
 {
@@ -151,9 +145,7 @@ static void coll__watch_look(const coll__watch *w, coll_comm *comm, int wait_ms)
     (void)coll__advance(session, wait_ms);
     for (int i = 0; i < w->count; i++) {
         coll_request *r = w->requests[i];
-        if (!r || !coll__is_pending(r) || r->comm->session != session) continue;
-        coll__test_late(r);
-        if (COLL__IS_WHOLE && coll__is_pending(r)) coll__test_freed(r);
+        if (r && coll__is_pending(r) && r->comm->session == session) coll__test_again(r);
     }
     if (comm->is_holder) coll__session_drop(comm);
 }

@@ -3,7 +3,8 @@
 #ifndef COLL_WAIT_LOOP_H
 #define COLL_WAIT_LOOP_H
 
-enum { COLL__WARN_FIRST_MS = 10000, COLL__ASK_BEFORE_MS = 500, COLL__REPORT_AFTER_MS = 100, COLL__YIELDS_A_CLOCK = 4 };
+enum { COLL__WARN_FIRST_MS = 10000, COLL__ASK_BEFORE_MS = 500, COLL__WATCH_FIRST_MS = 100, COLL__WATCH_MOST_MS = 5000,
+       COLL__TEST_WATCH_MS = 250, COLL__YIELDS_A_CLOCK = 4 };
 
 /* The time limit of its caller in ms: its own, or the communicator's; INT_MAX: none. */
 static int coll__limit_ms(const coll_request *r)
@@ -24,8 +25,6 @@ static coll_status coll__out_of_time(coll_request *r, int64_t waited_ns)
 }
 
 /* ---- >>ranks that have left ---- */
-
-enum { COLL__FREED_FIRST_MS = 250, COLL__FREED_MOST_MS = 5000 };
 
 /* Mark the ranks that a request waits for.  If the transport executes the whole call and does not know them: mark ranks that
  * freed the communicator before that call. */
@@ -86,23 +85,49 @@ static coll_status coll__check_freed(coll_request *r)
     return coll__session_fail(session, &failure);
 }
 
-/* With virtual time: is a check for freed communicators due? */
-static bool coll__may_be_freed(const coll__session *session)
+/* Report the call in which this rank stalls: another one may wait in a different call.  Not one that starts at once: the calls
+ * that it is made of have its number and other fingerprints. */
+static void coll__report_stall(const coll_request *r)
 {
-    return session->internals->has_freed && session->internals->has_freed(session->context, -1, 0);
+    const coll__session *session = r->comm->session;
+    const coll_request *running = r->order && r->order->queue ? r->order->queue : r;
+
+    if (session->transport->now || !(running->carrier->traits & COLL__AT_CALL))
+        session->transport->report_stall(session->context, running->head);
 }
 
-/* A test found `r` still pending.  Programs that poll must learn of freed communicators, too. */
-static void coll__test_freed(coll_request *r)
+/* Report the call, and check for freed communicators; with virtual time the latter when it is due. */
+static coll_status coll__look_around(coll_request *r)
 {
-    coll__session *session = r->comm->session;
+    const coll__session *session = r->comm->session;
+    const coll__internals *const i = session->internals;
 
-    if (session->transport->now && coll__may_be_freed(session)) (void)coll__check_freed(r);
-    if (session->transport->now || ++session->tests % COLL__LOOKS_A_CLOCK != 0) return;
+    if (session->transport->report_stall) coll__report_stall(r);
+    if (!COLL__IS_WHOLE || (session->transport->now && !(i->has_freed && i->has_freed(session->context, -1, 0)))) return COLL_OK;
+    return coll__check_freed(r);
+}
+
+/* A test.  If `r` is still pending, its time limit counts from the first such test.  Programs that poll must learn of freed
+ * communicators and of different calls, too. */
+static void coll__test_again(coll_request *r)
+{
+    if (!coll__is_pending(r)) return;
+    coll__session *const session = r->comm->session;
+    const bool is_virtual = session->transport->now != NULL;
+    const int64_t watch = (int64_t)COLL__TEST_WATCH_MS * COLL__MS;
+    const int limit_ms = coll__limit_ms(r);
+
+    if (limit_ms == INT_MAX && !is_virtual && ++session->tests % COLL__LOOKS_A_CLOCK != 0) return;
     const int64_t now = coll__clock(session);
-    if (now < session->freed_at) return;
-    if (session->freed_at > 0) (void)coll__check_freed(r);
-    session->freed_at = now + (int64_t)COLL__FREED_FIRST_MS * COLL__MS;
+    if (r->tested_at == 0) r->tested_at = now;
+    if (limit_ms < INT_MAX && now - r->tested_at >= (int64_t)limit_ms * COLL__MS) {
+        r->comm->waiting = r;                     /* the error sentence names it                              */
+        (void)coll__out_of_time(r, now - r->tested_at);
+        r->comm->waiting = NULL;
+    } else if (COLL__IS_WHOLE && (is_virtual || (now >= session->watch_at && now - r->tested_at >= watch))) {
+        session->watch_at = now + watch;
+        (void)coll__look_around(r);
+    }
 }
 
 COLL__FOR_SPEED
@@ -112,11 +137,11 @@ COLL__FOR_SPEED
 /* Times at which a wait does something. */
 typedef struct coll__wait_loop {
     bool    is_virtual;                           /* with virtual time the transport detects a standstill itself */
-    int64_t began, spin_end, ask_at, warn_at, report_at, freed_at, deadline;
+    int64_t began, spin_end, ask_at, warn_at, watch_at, deadline;
 } coll__wait_loop;
 
 #define COLL__WAIT_LOOP_FRESH                                                                                                  \
-    { .ask_at = coll__never, .warn_at = coll__never, .report_at = coll__never, .freed_at = coll__never, .deadline = coll__never }
+    { .ask_at = coll__never, .warn_at = coll__never, .watch_at = coll__never, .deadline = coll__never }
 
 static void coll__wait_loop_begin(coll__wait_loop *p, const coll_request *r, int spin_us)
 {
@@ -128,26 +153,23 @@ static void coll__wait_loop_begin(coll__wait_loop *p, const coll_request *r, int
     p->spin_end = p->began + (int64_t)spin_us * 1000;
     p->deadline = limit_ms < INT_MAX ? p->began + (int64_t)limit_ms * COLL__MS : coll__never;
     if (p->is_virtual) return;
-    if (session->transport->report_stall) p->report_at = p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS;
+    p->watch_at = p->began + (int64_t)coll__least(COLL__WATCH_FIRST_MS, (size_t)(limit_ms - limit_ms / 2)) * COLL__MS;
     if (!COLL__IS_WHOLE) return;
     p->warn_at = p->began + (int64_t)COLL__WARN_FIRST_MS * COLL__MS;
     p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
-    p->freed_at = p->began + (int64_t)COLL__FREED_FIRST_MS * COLL__MS;
 }
 
 static int64_t coll__wait_loop_next(const coll__wait_loop *p)
 {
     const int64_t warn_or_ask = p->ask_at < p->warn_at ? p->ask_at : p->warn_at;
-    const int64_t freed_or_report = p->freed_at < p->report_at ? p->freed_at : p->report_at;
     const int64_t next = p->deadline < warn_or_ask ? p->deadline : warn_or_ask;
-    return freed_or_report < next ? freed_or_report : next;
+    return p->watch_at < next ? p->watch_at : next;
 }
 
 /* Do what is due.  Returns an error if the time limit is over, or if a rank that the request needs has left. */
 static coll_status coll__wait_loop_check(coll__wait_loop *p, coll_request *r, int64_t now)
 {
-    const coll__session *session = r->comm->session;
-    const coll_request *running = r->order && r->order->queue ? r->order->queue : r;
+    const int64_t most = (int64_t)COLL__WATCH_MOST_MS * COLL__MS;
 
     if (now >= p->deadline) return coll__out_of_time(r, now - p->began);
     if (COLL__IS_WHOLE && now >= p->warn_at) {
@@ -158,41 +180,12 @@ static coll_status coll__wait_loop_check(coll__wait_loop *p, coll_request *r, in
         coll__late(r, now - p->began, COLL__LATE_ASK);
         p->ask_at = coll__never;
     }
-    if (COLL__IS_WHOLE && (p->is_virtual ? coll__may_be_freed(session) : now >= p->freed_at)) {
-        const int64_t most = (int64_t)COLL__FREED_MOST_MS * COLL__MS;
-        if (!p->is_virtual) p->freed_at = now + (now - p->began < most ? now - p->began : most);
-        if (coll__check_freed(r) < 0) return r->status;
-    }
-    if (now < p->report_at && !(p->is_virtual && session->transport->report_stall)) return COLL_OK;
-    if (p->is_virtual || (running->order && !coll__kind_is_message(running->call.kind)))
-        session->transport->report_stall(session->context, running->head);      /* once: the call in which it stalls   */
-    p->report_at = coll__never;
-    return COLL_OK;
-}
-
-/* A test found `r` still pending.  Its time limit counts from the first such test. */
-static void coll__test_late(coll_request *r)
-{
-    const int limit_ms = coll__limit_ms(r);
-
-    if (limit_ms == INT_MAX) return;
-    const int64_t now = coll__clock(r->comm->session);
-    if (r->tested_at == 0) r->tested_at = now;
-    if (now - r->tested_at < (int64_t)limit_ms * COLL__MS) return;
-    r->comm->waiting = r;                         /* the error sentence names it                              */
-    (void)coll__out_of_time(r, now - r->tested_at);
-    r->comm->waiting = NULL;
+    if (now < p->watch_at && !p->is_virtual) return COLL_OK;
+    if (!p->is_virtual) p->watch_at = now + (now - p->began < most ? now - p->began : most);
+    return coll__look_around(r) < 0 ? r->status : COLL_OK;
 }
 
 /* ---- >>waiting ---- */
-
-/* Replaces a long sleep in the transport if its end would not wake this thread. */
-static int coll__silent_delay(const coll__goal *goal)
-{
-    if (!goal->is_silent) return 1;
-    coll__delay(20);
-    return 0;
-}
 
 /* Wait until the goal is reached.  Spins first, because most waits are short.  Then it sleeps in the transport, at most until
  * something is due.  The first look never sleeps: an earlier call may have finished it already. */
@@ -215,7 +208,10 @@ static void coll__wait_until_reached(const coll__goal *goal)
             const int most = p.is_virtual ? INT_MAX : COLL__SLEEP_MOST_MS;
             if ((spin_us <= 0 || now >= p.spin_end) && looks > 1) wait_ms = coll__ms_between(now, coll__wait_loop_next(&p), most);
         }
-        if (wait_ms > 0 && session->silent > 0) wait_ms = coll__silent_delay(goal);
+        if (wait_ms > 0 && session->silent > 0) { /* an end may not wake this thread                          */
+            wait_ms = !goal->is_silent;
+            if (goal->is_silent) coll__delay(20);
+        }
         if (coll__look(session, looks, wait_ms) < 0) break;
         if (wait_ms > 0) has_slept = true;
         else if (*status == COLL_PENDING && spin_us > 0 && !p.is_virtual && !coll__pause(session, looks)) spin_us = 0;
@@ -224,28 +220,17 @@ static void coll__wait_until_reached(const coll__goal *goal)
     if (has_slept && !p.is_virtual && session->failure.status == COLL_OK) (void)session->transport->progress(session->context, 0);
 }
 
-/* Publish the call in which this rank waits. */
-static void coll__wait_begin(const coll__goal *goal)
-{
-    coll__session *session = goal->comm->session;
-
-    goal->request->comm->waiting = goal->request;
-    coll__activity_begin(session, goal->request->head);
-}
-
-static void coll__wait_end(const coll__goal *goal)
-{
-    coll__session *session = goal->comm->session;
-
-    coll__activity_end(session);
-    goal->request->comm->waiting = NULL;
-}
-
+/* Publish the call in which this rank waits, and wait. */
 static void coll__wait_for(const coll__goal *goal)
 {
-    coll__wait_begin(goal);
+    coll__session *session = goal->comm->session;
+    coll_comm *comm = goal->request->comm;
+
+    comm->waiting = goal->request;
+    coll__activity_begin(session, goal->request->head);
     coll__wait_until_reached(goal);
-    coll__wait_end(goal);
+    coll__activity_end(session);
+    comm->waiting = NULL;
 }
 
 static coll_status coll__wait(coll_request *r)

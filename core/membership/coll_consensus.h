@@ -18,8 +18,10 @@
  * accepted, that of the highest ballot, for that may be decided.  Only the proposer that counts its own acceptances decides.
  * So it may replace its own proposal at the next ballot as long as one is missing.
  *
+ * Newcomers have the last places.  They answer as all members do, and may propose, but are no part of a quorum.
+ *
  * All that a member must remember is kept between operations that fail and are begun again: its promise and what it has accepted.
- * A member is lost if it refuses connections or has left, and late if it gives no sign for `grace`.  With a quorum late members
+ * A member is lost if it refuses connections, and late if it gives no sign for `grace`.  With a quorum late members
  * are not waited for.  A member that a decision leaves out is given up, for ever.
  *
  * Notes of an earlier slot are answered with its decision.  Notes are not queued: what to send follows from the state when
@@ -44,24 +46,25 @@ typedef struct coll__consensus_place {
     bool     is_up;                               /* the line to it                                           */
     bool     is_there;                            /* proposer: it has promised `base`                         */
     bool     is_lost, is_late;
-    bool     is_suspect;                          /* declared dead by another member, perhaps wrongly         */
+    bool     is_suspect;                          /* it has left, or another member has declared it dead      */
     bool     has_failed;                          /* a decision has left it out                               */
     bool     owes_hold, owes_decision, owes_refusal, owes_ping;       /* what is to be said to it             */
     bool     is_prepared;                            /* proposer: it was sent the prepare of `base`              */
     uint64_t asked, holds;                        /* proposer: the last proposal sent to it; accepted by it   */
-    uint64_t flags;                               /* proposer: told by it                                     */
+    uint64_t flags, newcomers;                    /* proposer: told by it                                     */
     int64_t  silent_since;                        /* since when an answer is missing; 0: none is              */
 } coll__consensus_place;
 
 typedef struct coll__consensus {
     int      count, me;
+    int      voters;                              /* the others, behind them, are newcomers                   */
     coll__consensus_role role;
     uint32_t slot;                                /* of the next decision                                     */
     uint64_t promised, ballot;                    /* it accepts nothing below; of `held`, 0: none             */
     bool     is_bound;                            /* `held` is from another proposer                          */
     coll__decision held, past;                    /* the last accepted or own proposal; the last decision, of the slot before */
     coll__decision_kind kind;                     /* of the operation under way                               */
-    uint64_t flags;
+    uint64_t flags, newcomers;                    /* newcomers: a hash of their table, for a go on; 0: none   */
     int      proposer;                            /* the one that it follows                                  */
     uint64_t base;                                /* of this proposer; promised by all that are there         */
     bool     is_time;                             /* it proposes                                              */
@@ -83,7 +86,8 @@ static void coll__consensus_open(coll__consensus *c, void *memory, int count, in
     unsigned char *const sets = (unsigned char *)memory
                               + coll__round_up((size_t)count * sizeof(coll__consensus_place), sizeof(uint64_t));
 
-    *c = (coll__consensus){ .count = count, .me = me, .slot = 1, .flags = UINT64_MAX, .places = (coll__consensus_place *)memory };
+    *c = (coll__consensus){ .count = count, .me = me, .voters = count, .slot = 1, .flags = UINT64_MAX,
+                            .places = (coll__consensus_place *)memory };
     c->held.members = sets;
     c->past.members = sets + coll__places_length(count);
 }
@@ -117,10 +121,13 @@ static inline void coll__decision_copy(const coll__consensus *c, coll__decision 
 
 static int coll__consensus_there(const coll__consensus *c, bool *is_quorum)
 {
-    int there = 0;
+    int there = 0, voters = 0;
 
-    for (int i = 0; i < c->count; i++) there += c->places[i].is_there;
-    *is_quorum = coll__is_enough(there, c->places[0].is_there, c->count);
+    for (int i = 0; i < c->count; i++) {
+        there += c->places[i].is_there;
+        voters += i < c->voters && c->places[i].is_there;
+    }
+    *is_quorum = coll__is_enough(voters, c->places[0].is_there, c->voters);
     return there;
 }
 
@@ -129,8 +136,8 @@ static bool coll__consensus_may_be_enough(const coll__consensus *c)
 {
     int most = 0;
 
-    for (int i = 0; i < c->count; i++) most += i == c->me || !(c->places[i].is_lost || c->places[i].has_failed);
-    return coll__is_enough(most, c->me == 0 || !(c->places[0].is_lost || c->places[0].has_failed), c->count);
+    for (int i = 0; i < c->voters; i++) most += i == c->me || !(c->places[i].is_lost || c->places[i].has_failed);
+    return coll__is_enough(most, c->me == 0 || !(c->places[0].is_lost || c->places[0].has_failed), c->voters);
 }
 
 static int coll__consensus_first(const coll__consensus *c)
@@ -184,6 +191,7 @@ static void coll__consensus_seek(coll__consensus *c, int64_t now)
     c->until = c->deadline;
     c->counted = 0;
     c->places[c->me].flags = c->flags;
+    c->places[c->me].newcomers = c->newcomers;
     for (int i = 0; i < c->count; i++) c->places[i].silent_since = 0;
     coll__consensus_raise(c, c->promised);
 }
@@ -196,6 +204,7 @@ static void coll__consensus_begin(coll__consensus *c, coll__decision_kind kind, 
     if (coll__consensus_is_over(c)) return;
     c->kind = kind;
     if (kind == COLL__DECIDES_FLAGS) c->flags = flags;
+    else c->newcomers = flags;
     c->grace = grace;
     c->deadline = deadline;
     for (int i = 0; i < c->count; i++) {
@@ -273,13 +282,13 @@ static void coll__consensus_down(coll__consensus *c, int place)
     c->places[place].is_up = false;
 }
 
-/* It refuses connections at all its addresses, or has left, or the failure detector has declared it dead. */
+/* It refuses connections at all its addresses, or the failure detector has declared it dead. */
 static void coll__consensus_lost(coll__consensus *c, int place)
 {
     if (place != c->me) c->places[place].is_lost = !c->places[place].is_up;
 }
 
-/* Another member says that it is dead. */
+/* Another member says that it is dead, or it has left this world: perhaps for the next one, with the decision. */
 static COLL__UNUSED void coll__consensus_suspect(coll__consensus *c, int place)
 {
     if (place != c->me && !c->places[place].is_suspect) c->places[place].is_suspect = c->places[place].is_late = true;
@@ -296,6 +305,7 @@ static void coll__consensus_heard(coll__consensus *c, coll__consensus_place *p, 
     p->holds = n->ballot;
     if (n->ballot != p->asked) p->asked = 0;      /* it followed another one when it was sent the proposal    */
     p->flags = n->flags;
+    p->newcomers = n->newcomers;
     if (!p->is_there && n->ballot > 0) coll__consensus_accept(c, n->ballot, &n->decision);
     p->is_there = true;
 }
@@ -367,7 +377,7 @@ static void coll__consensus_propose(coll__consensus *c)
 
     for (int i = 0; i < c->count; i++) {
         const coll__consensus_place *const p = &c->places[i];
-        if (p->is_there) flags &= p->flags;
+        if (p->is_there) flags &= c->kind == COLL__DECIDES_FLAGS ? p->flags : p->newcomers;
         is_same = is_same && p->is_there == coll__place_in(c->held.members, i);
     }
     is_same = is_same && c->held.flags == flags;
@@ -495,7 +505,7 @@ static size_t coll__consensus_say(coll__consensus *c, int place, unsigned char *
         p->owes_ping = false;
         if (!p->silent_since) p->silent_since = now;
     } else if (p->owes_hold) {
-        n = (coll__member_note){ COLL__NOTE_HOLD, c->slot, c->ballot, c->promised, c->flags, c->held };
+        n = (coll__member_note){ COLL__NOTE_HOLD, c->slot, c->ballot, c->promised, c->flags, c->newcomers, c->held };
         p->owes_hold = false;
     }
     return n.kind != COLL__NOTE_NONE ? coll__member_note_write(to, &n, c->count) : 0;

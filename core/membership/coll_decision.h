@@ -5,13 +5,16 @@
  *     go on     these members continue in the next world; the others are given up.  The last decision of a world
  *     flags     the bitwise AND of the flags of these members; the others have failed
  *
+ * The flags of a go on are 0, or a hash of the newcomers that come into the next world behind these members.  There they have no
+ * vote: so the members that survive are a quorum, however many newcomers die.  All vote in the world after that one.
+ *
  * Bytes of a note, little endian:
  *
  *     0 kind   1 kind of the decision   4 slot   8 ballot   16 promised   24 flags   32 flags of the note itself
  *
- *     40 the members: a bit for each place
+ *     40 newcomers of the note itself   48 the members: a bit for each place
  *
- * The members and the flags at 24 are those of the decision; a note without one ends at 40. */
+ * The members and the flags at 24 are those of the decision; a note without one ends at 48. */
 #ifndef COLL_DECISION_H
 #define COLL_DECISION_H
 
@@ -38,17 +41,8 @@ static inline int coll__places_in(const unsigned char *set, int count)
 
 /* ---- >>quorum ---- */
 
-/* A member weighs 2, and the first one 3.  A quorum has more than half of the weight: more than half of the members, or exactly
- * half with the first. */
-enum { COLL__WEIGHT = 2, COLL__WEIGHT_FIRST = 3 };
-
-static inline bool coll__is_enough_weight(int weight, int all) { return 2 * weight > all; }
-
-/* Are `there` of `count` members a quorum? */
-static inline bool coll__is_enough(int there, bool has_first, int count)
-{
-    return coll__is_enough_weight(COLL__WEIGHT * there + has_first, COLL__WEIGHT * count + 1);
-}
+/* Are `there` of `count` members a quorum: more than half of them, or exactly half with the first? */
+static inline bool coll__is_enough(int there, bool has_first, int count) { return 2 * there + has_first > count; }
 
 static inline bool coll__places_are_enough(const unsigned char *set, int count)
 {
@@ -111,10 +105,11 @@ typedef struct coll__member_note {
     uint32_t slot;
     uint64_t ballot, promised;                    /* ballot: of the decision in it; 0: none                   */
     uint64_t flags;                               /* of a hold: its sender's; too few: how many were there    */
+    uint64_t newcomers;                           /* of a hold: the hash that its sender proposes             */
     coll__decision decision;                      /* its members are in the bytes that were read              */
 } coll__member_note;
 
-enum { COLL__NOTE_HEAD = 40 };
+enum { COLL__NOTE_HEAD = 48 };
 
 /* The longest note of a world of `count` members. */
 static inline size_t coll__member_note_most(int count) { return COLL__NOTE_HEAD + coll__places_length(count); }
@@ -137,6 +132,7 @@ static size_t coll__member_note_write(unsigned char *to, const coll__member_note
     coll__put64(to + 16, n->promised);
     coll__put64(to + 24, has_decision ? n->decision.flags : 0);
     coll__put64(to + 32, n->flags);
+    coll__put64(to + 40, n->newcomers);
     if (!has_decision) return COLL__NOTE_HEAD;
     memcpy(to + COLL__NOTE_HEAD, n->decision.members, coll__places_length(count));
     return coll__member_note_most(count);
@@ -151,6 +147,7 @@ static bool coll__member_note_read(coll__member_note *n, const unsigned char *fr
     n->ballot = coll__get64(from + 8);
     n->promised = coll__get64(from + 16);
     n->flags = coll__get64(from + 32);
+    n->newcomers = coll__get64(from + 40);
     n->decision = (coll__decision){ (coll__decision_kind)from[1], coll__get64(from + 24), NULL };
     if (!coll__member_note_has_decision(n->kind, n->ballot)) return from[1] == 0 && length == COLL__NOTE_HEAD;
     if (from[1] != COLL__DECIDES_GO_ON && from[1] != COLL__DECIDES_FLAGS) return false;

@@ -20,11 +20,6 @@
 #include "coll_sums16.h"
 #include "coll_mx.h"
 
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"
-#endif
-
 /* ---- >>widths: integers to wider accumulators and back ---- */
 
 /* Integer averages need wider sums.  Division is slow in every tier, so there is one version. */
@@ -85,37 +80,26 @@ COLL__INLINE int64_t coll__quotient32(int64_t x, int32_t ranks)
 
 COLL__FINISH_IN(base, coll__divide_i64, coll__raw_i64, int32_t, coll__quotient32(x, ranks))
 
-#if !defined(COLL__NO_INT128)
-COLL__INLINE coll__int128 coll__wide_i64(int64_t x) { return x; }
-COLL__INLINE coll__int128 coll__wide_u64(uint64_t x) { return x; }
-COLL__INLINE uint64_t coll__low_64(coll__int128 x) { return (uint64_t)x; }
-COLL__INLINE coll__int128 coll__sum_of_wide(coll__int128 a, coll__int128 b) { return a + b; }
-COLL__INLINE coll__int128 coll__quotient(coll__int128 x, int64_t ranks) { return x / ranks; }
-#else
-COLL__INLINE coll__int128 coll__wide_i64(int64_t x) { return (coll__int128){ (uint64_t)x, x < 0 ? UINT64_MAX : 0 }; }
-COLL__INLINE coll__int128 coll__wide_u64(uint64_t x) { return (coll__int128){ x, 0 }; }
-COLL__INLINE uint64_t coll__low_64(coll__int128 x) { return x.low; }
-COLL__INLINE coll__int128 coll__sum_of_wide(coll__int128 a, coll__int128 b)
+COLL__INLINE coll__raw_i128 coll__sum_of_wide(coll__raw_i128 a, coll__raw_i128 b)
 {
     const uint64_t low = a.low + b.low;
-    return (coll__int128){ low, a.high + b.high + (low < a.low) };
+    return (coll__raw_i128){ low, a.high + b.high + (low < a.low) };
 }
 
-/* For a sum of 64-bit integers: only the lower word of the quotient counts.  `ranks` has 31 bits. */
-COLL__INLINE coll__int128 coll__quotient(coll__int128 x, int64_t ranks)
+/* Only the lower word of the quotient counts.  `ranks` has 31 bits. */
+COLL__INLINE coll__raw_i128 coll__quotient(coll__raw_i128 x, int64_t ranks)
 {
     const uint64_t n = (uint64_t)ranks;
     const bool is_negative = x.high >> 63;
     const uint64_t low = is_negative ? 0 - x.low : x.low, high = is_negative ? 0 - x.high - (x.low != 0) : x.high;
     const uint64_t upper = high % n << 32 | low >> 32, lower = upper % n << 32 | (low & UINT32_MAX);
-    const uint64_t quotient = (upper / n) << 32 | lower / n;
-    return (coll__int128){ is_negative ? 0 - quotient : quotient, 0 };
+    const uint64_t quotient = high == 0 ? low / n : (upper / n) << 32 | lower / n;
+    return (coll__raw_i128){ is_negative ? 0 - quotient : quotient, 0 };
 }
-#endif
 
-COLL__MAP_IN(base, coll__load_i64, coll__raw_i128, coll__raw_i64, coll__wide_i64(x))
-COLL__MAP_IN(base, coll__load_u64, coll__raw_i128, coll__raw_u64, coll__wide_u64(x))
-COLL__MAP_IN(base, coll__store_64, coll__raw_u64, coll__raw_i128, coll__low_64(x))
+COLL__MAP_IN(base, coll__load_i64, coll__raw_i128, coll__raw_i64, ((coll__raw_i128){ (uint64_t)x, x < 0 ? UINT64_MAX : 0 }))
+COLL__MAP_IN(base, coll__load_u64, coll__raw_i128, coll__raw_u64, ((coll__raw_i128){ x, 0 }))
+COLL__MAP_IN(base, coll__store_64, coll__raw_u64, coll__raw_i128, x.low)
 COLL__FOLD_IN(base, coll__sum_i128, coll__raw_i128, coll__raw_i128, coll__sum_of_wide(a, b))
 COLL__FINISH_IN(base, coll__divide_i128, coll__raw_i128, int32_t, coll__quotient(x, ranks))
 
@@ -189,6 +173,9 @@ typedef struct coll__codec {
     double factor, limit;                         /* limit: for clamp */
     coll_reduce_fn *fn;                           /* COLL_USER */
     void *fn_context;
+#if COLL__HAS_LEAVES
+    const void *leaves;                           /* the tree whose nodes are added (coll_leaves.h); or NULL */
+#endif
 } coll__codec;
 
 /* Bytes of `count` elements on the wire, from the start of a group. */
@@ -231,7 +218,7 @@ static void coll__codec_integer_average(coll__codec *codec, coll_type type, int 
     if (codec->type_size == 4) codec->store = coll__store_32_base;
     else if (COLL__HAS_ANY(COLL__TYPES_INT8_16)) codec->store = codec->type_size == 1 ? coll__store_8_base : coll__store_16_base;
     if (COLL__HAS_ANY(COLL__TYPED_i64 | COLL__TYPED_u64) && codec->type_size == 8) {
-        codec->acc_size = sizeof(coll__int128);
+        codec->acc_size = sizeof(coll__raw_i128);
         codec->combine = coll__sum_i128_base;
         codec->finish = coll__divide_i128_base;
         codec->store = coll__store_64_base;
@@ -649,9 +636,5 @@ COLL__UNUSED static void coll__unpack(const coll__codec *codec, void *user, cons
     else if (codec->unpack) codec->unpack(user, wire, count);
     else if (count && wire != user) memcpy(user, wire, count * codec->type_size);
 }
-
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif
 
 #endif /* COLL_CODEC_H */

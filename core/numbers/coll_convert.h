@@ -4,11 +4,6 @@
 
 #include "coll_simd.h"
 
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"
-#endif
-
 /* ---- >>convert: every pair of float types, and the copies that make NaNs canonical ---- */
 
 /* Every type except f64 widens to f32 exactly, so conversions go through f32. */
@@ -202,9 +197,5 @@ COLL_API coll_status coll_convert(void *dst, coll_type dst_type, const void *src
 {
     return coll__convert(dst, dst_type, src, src_type, count, coll__tier());
 }
-
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif
 
 #endif /* COLL_CONVERT_H */

@@ -6,7 +6,7 @@
  *
  *      first leaf 3     [3]  [3][4]  [3][4,5]  [3][4,5][6]  [3][4..7]  [3][4..7][8]  ...
  *
- * A leaf that completes t nodes is added to t vectors in one pass, block by block; only the last sum is written.  A leaf that
+ * A leaf that completes t nodes is added to t vectors in one pass, two at a time; only the last sum is written.  A leaf that
  * completes none is copied, unless the program has written it to its place.  Of 2^t leaves one completes t nodes or more.  So
  * a leaf reads and writes three vectors on average, its own included: as many as a += b does. */
 #ifndef COLL_LEAF_SUM_H
@@ -14,10 +14,24 @@
 
 #include "coll_reduce_kernels.h"
 
+/* to[i] = a[i] + (b[i] + c[i]): two additions in one pass.  `to` may be equal to a source. */
+typedef void coll__three_fn(void *to, const void *a, const void *b, const void *c, size_t count);
+
+#define COLL__THREE_IN(tier, bits)                                                                \
+    COLL__IN_##tier static void coll__three_f##bits##_##tier(void *to, const void *a, const void *b, \
+                                                             const void *c, size_t count)         \
+    {                                                                                             \
+        coll__raw_f##bits *out = to;                                                              \
+        const coll__raw_f##bits *x = a, *y = b, *z = c;                                           \
+        COLL__FREE_##tier                                                                         \
+        for (size_t i = 0; i < count; i++) out[i] = coll__canon##bits(x[i] + (y[i] + z[i]));      \
+    }
+COLL__EACH_WIDE(COLL__THREE_IN, 32) COLL__EACH_WIDE(COLL__THREE_IN, 64)
+
 /* A run that is being added up: leaves [first, next) of the whole tree so far, as `depth` nodes. */
 struct coll_sum {
     coll__codec    codec;
-    coll_type      type;
+    coll__three_fn *three;                        /* NULL: sums of integers                                   */
     uint64_t       first, next;
     size_t         count, stride;                 /* elements of a vector; bytes from one node to the next    */
     int            depth, room;                   /* nodes; vectors that there is memory for                  */
@@ -52,13 +66,13 @@ static bool coll__run_codec_in(coll__codec *codec, coll_type type, int tier, cha
     return true;
 }
 
-static unsigned char *coll__run_node(const coll_sum *s, int at) { return s->nodes + (size_t)at * s->stride; }
-
-/* Read a block ahead: the processor does not, at the end of a page, or of so many vectors. */
-COLL__INLINE void coll__run_prefetch(const unsigned char *block)
+static coll__three_fn *coll__run_three(coll_type type, int tier)
 {
-    for (int line = 0; line < COLL__BLOCK; line += 64) __builtin_prefetch(block + line);
+    if (type == COLL_F64 || type == COLL_C128) return COLL__PICK_WIDE(coll__three_f64, tier);
+    return coll__is_floating(type) ? COLL__PICK_WIDE(coll__three_f32, tier) : NULL;
 }
+
+static unsigned char *coll__run_node(const coll_sum *s, int at) { return s->nodes + (size_t)at * s->stride; }
 
 /* Add a leaf to the last `carries` nodes, which become one; 0: copy it behind them. */
 static void coll__run_fold(const coll_sum *s, const void *leaf, int carries)
@@ -67,7 +81,9 @@ static void coll__run_fold(const coll_sum *s, const void *leaf, int carries)
     const coll__codec *const codec = &s->codec;
     const coll__source source = { leaf, COLL__AS_USER, 0 };
     const bool is_onto = carries > 0 && codec->onto;
-    const size_t most = codec->direct && carries < 2 ? s->count : coll__block_count(codec);
+    const bool is_one_pass = carries ? carries == 1 || (carries == 2 && s->three) : s->streams;
+    const bool is_whole = codec->direct && is_one_pass;   /* a long memcpy is slower than one of blocks */
+    const size_t most = is_whole ? s->count : coll__block_count(codec), reals = coll__is_complex(codec->type) ? 2 : 1;
 
     for (size_t from = 0, length; from < s->count; from += length) {
         const size_t at = from * codec->acc_size;
@@ -75,13 +91,13 @@ static void coll__run_fold(const coll_sum *s, const void *leaf, int carries)
         const void *const raw = coll__source_at(codec, &source, from), *x = raw;
 
         length = coll__least(s->count - from, most);
-        if (carries > 1) coll__run_prefetch((const unsigned char *)raw + COLL__BLOCK);
         if (!is_onto) x = coll__load(codec, &source, carries || s->streams ? block : last, raw, length, from);
-        for (int k = 1; k <= carries; k++) {
+        for (int k = 1, levels; k <= carries; k += levels) {
             const unsigned char *const part = coll__run_node(s, s->depth - k) + at;
-            void *const to = k == carries ? last : block;
-            if (carries > 1) coll__run_prefetch(part + COLL__BLOCK);
-            if (k == 1 && is_onto) codec->onto(to, part, raw, length);
+            levels = s->three && k < carries && (k > 1 || !is_onto) ? 2 : 1;
+            void *const to = k + levels > carries ? last : block;
+            if (levels == 2) s->three(to, coll__run_node(s, s->depth - k - 1) + at, part, x, length * reals);
+            else if (k == 1 && is_onto) codec->onto(to, part, raw, length);
             else codec->combine(to, part, x, length);
             x = to;
         }

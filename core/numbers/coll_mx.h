@@ -20,11 +20,6 @@
 
 #include "coll_convert.h"
 
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"
-#endif
-
 enum { COLL__MX_BITS = 5, COLL__MX_GROUP = 1 << COLL__MX_BITS, COLL__MX_NAN = 0xff };
 
 /* ---- >>groups: scales and elements ---- */
@@ -85,7 +80,7 @@ COLL__INLINE coll__mx_factors coll__mx_up(coll_type type, uint32_t scale)
     return (coll__mx_factors){ one, coll__float32(scale == COLL__MX_NAN ? COLL__NAN_F32 : (scale - half + 63) << 23) };
 }
 
-COLL__INLINE COLL__KERNEL void coll__mx_pack_group(coll_type type, coll__raw_u8 *out, const coll__raw_u32 *in)
+COLL__INLINE COLL__KERNEL void coll__mx_pack_group_base(coll_type type, coll__raw_u8 *out, const coll__raw_u32 *in)
 {
     const uint32_t scale = coll__mx_scale(coll__mx_largest(in), COLL__MX_EXPONENT(type));
     const uint32_t kept = scale == COLL__MX_NAN ? 0 : ~UINT32_C(0);
@@ -96,7 +91,7 @@ COLL__INLINE COLL__KERNEL void coll__mx_pack_group(coll_type type, coll__raw_u8 
         out[1 + i] = (uint8_t)coll__mx_narrow(type, coll__float32(in[i] & kept) * by.one * by.other);
 }
 
-COLL__INLINE COLL__KERNEL void coll__mx_unpack_group(coll_type type, coll__raw_f32 *out, const coll__raw_u8 *in)
+COLL__INLINE COLL__KERNEL void coll__mx_unpack_group_base(coll_type type, coll__raw_f32 *out, const coll__raw_u8 *in)
 {
     const coll__mx_factors by = coll__mx_up(type, in[0]);
 
@@ -168,56 +163,33 @@ COLL__INLINE_avx2 void coll__mx_unpack_group_avx2(coll_type type, coll__raw_f32 
 
 /* ---- >>spans: whole groups, and a last one padded with zeros ---- */
 
-/* The last group uses the same code, through temporary memory. */
-#define COLL__MX_SPANS_base(name, TYPE)                                                                         \
-    COLL__IN_base static void coll__f32_to_##name##_base(void *to, const void *from, size_t count)              \
-    {                                                                                                           \
-        unsigned char *out = to;                                                                                \
-        const unsigned char *in = from;                                                                         \
-        for (size_t n; count > 0; count -= n, in += 4 * n, out += 1 + n) {                                      \
-            uint32_t rest[COLL__MX_GROUP];                                                                      \
-            uint8_t group[1 + COLL__MX_GROUP];                                                                  \
-            const bool is_whole = count >= COLL__MX_GROUP;                                                      \
-            n = is_whole ? COLL__MX_GROUP : count;                                                              \
-            if (!is_whole) memset(rest, 0, sizeof rest), memcpy(rest, in, 4 * n);                               \
-            coll__mx_pack_group(TYPE, is_whole ? (void *)out : group, is_whole ? (const void *)in : rest);      \
-            if (!is_whole) memcpy(out, group, 1 + n);                                                           \
-        }                                                                                                       \
-    }                                                                                                           \
-    COLL__IN_base static void coll__##name##_to_f32_base(void *to, const void *from, size_t count)              \
-    {                                                                                                           \
-        unsigned char *out = to;                                                                                \
-        const unsigned char *in = from;                                                                         \
-        for (size_t n; count > 0; count -= n, in += 1 + n, out += 4 * n) {                                      \
-            uint8_t group[1 + COLL__MX_GROUP];                                                                  \
-            float rest[COLL__MX_GROUP];                                                                         \
-            const bool is_whole = count >= COLL__MX_GROUP;                                                      \
-            n = is_whole ? COLL__MX_GROUP : count;                                                              \
-            if (!is_whole) memset(group, 0, sizeof group), memcpy(group, in, 1 + n);                            \
-            coll__mx_unpack_group(TYPE, is_whole ? (void *)out : rest, is_whole ? (const void *)in : group);    \
-            if (!is_whole) memcpy(out, rest, 4 * n);                                                            \
-        }                                                                                                       \
-    }
-#define COLL__MX_SPANS_avx2(name, TYPE)                                                                         \
-    COLL__IN_avx2 static void coll__f32_to_##name##_avx2(void *to, const void *from, size_t count)              \
+/* The last group of a span goes through temporary memory, by the same function. */
+#define COLL__MX_SPANS_IN(tier, name, TYPE)                                                                     \
+    COLL__IN_##tier static void coll__f32_to_##name##_##tier(void *to, const void *from, size_t count)          \
     {                                                                                                           \
         coll__raw_u8 *out = to;                                                                                 \
         const coll__raw_u32 *in = from;                                                                         \
         for (; count >= COLL__MX_GROUP; count -= COLL__MX_GROUP, in += COLL__MX_GROUP, out += 1 + COLL__MX_GROUP) \
-            coll__mx_pack_group_avx2(TYPE, out, in);                                                            \
+            coll__mx_pack_group_##tier(TYPE, out, in);                                                          \
         if (!count) return;                                                                                     \
-        COLL__REST_OF_avx2;                                                                                     \
-        coll__f32_to_##name##_base(out, in, count);                                                             \
+        uint32_t rest[COLL__MX_GROUP] = { 0 };                                                                  \
+        uint8_t group[1 + COLL__MX_GROUP];                                                                      \
+        memcpy(rest, in, 4 * count);                                                                            \
+        coll__f32_to_##name##_##tier(group, rest, COLL__MX_GROUP);                                              \
+        memcpy(out, group, 1 + count);                                                                          \
     }                                                                                                           \
-    COLL__IN_avx2 static void coll__##name##_to_f32_avx2(void *to, const void *from, size_t count)              \
+    COLL__IN_##tier static void coll__##name##_to_f32_##tier(void *to, const void *from, size_t count)          \
     {                                                                                                           \
         coll__raw_f32 *out = to;                                                                                \
         const coll__raw_u8 *in = from;                                                                          \
         for (; count >= COLL__MX_GROUP; count -= COLL__MX_GROUP, in += 1 + COLL__MX_GROUP, out += COLL__MX_GROUP) \
-            coll__mx_unpack_group_avx2(TYPE, out, in);                                                          \
+            coll__mx_unpack_group_##tier(TYPE, out, in);                                                        \
         if (!count) return;                                                                                     \
-        COLL__REST_OF_avx2;                                                                                     \
-        coll__##name##_to_f32_base(out, in, count);                                                             \
+        uint8_t group[1 + COLL__MX_GROUP] = { 0 };                                                              \
+        float rest[COLL__MX_GROUP];                                                                             \
+        memcpy(group, in, 1 + count);                                                                           \
+        coll__##name##_to_f32_##tier(rest, group, COLL__MX_GROUP);                                              \
+        memcpy(out, rest, 4 * count);                                                                           \
     }
 
 /* ---- >>doubles: through floats rounded to odd, so that elements are rounded once ---- */
@@ -237,7 +209,7 @@ COLL__MAP(coll__mx_odd, coll__raw_f32, coll__raw_f64, coll__f64_to_odd(x))
 
 /* Pack and unpack, several groups at a time: what another rank receives of a group. */
 #define COLL__MX_MAPS_IN(tier, name, TYPE)                                                                      \
-    COLL__MX_SPANS_##tier(name, TYPE)                                                                           \
+    COLL__MX_SPANS_IN(tier, name, TYPE)                                                                         \
     static void coll__through_##name##_##tier(void *to, const void *from, size_t count)                         \
     {                                                                                                           \
         coll__convert_by(to, 32 * 4, coll__##name##_to_f32_##tier, from, 32 * 4, coll__f32_to_##name##_##tier, count); \
@@ -295,9 +267,5 @@ COLL__UNUSED static coll__map *coll__mx_map(coll_type to, coll_type from, int ti
 #undef COLL__CASE
     return NULL;
 }
-
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif
 
 #endif /* COLL_MX_H */

@@ -6,11 +6,6 @@
 
 #include "coll_types.h"
 
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"
-#endif
-
 /* Signed comparisons, which every vector unit has.  Scans the whole array, because overflows are rare. */
 #define COLL__BEYOND_IN(tier, bits)                                                               \
     COLL__IN_##tier static bool coll__beyond_##bits##_##tier(const void *at, size_t count, uint64_t least) \
@@ -48,9 +43,5 @@ COLL__UNUSED static bool coll__overflows(const void *at, size_t count, coll_type
     default: return false;
     }
 }
-
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif
 
 #endif /* COLL_OVERFLOW_H */

@@ -126,13 +126,6 @@ static bool coll__pair_up(const coll__codec *codec, const coll__source *two, siz
     return true;
 }
 
-/* The last fold of a tree, to the first result and, if one pass can write both, to the second. */
-static void coll__combine_root(const coll__codec *codec, void *const root[2], const void *a, const void *b, size_t count)
-{
-    if (COLL__MAKES_MANY && root[1]) codec->twin(root[0], root[1], a, b, count);
-    else codec->combine(root[0], a, b, count);
-}
-
 /* One block of the tree.  As in a binary counter, source k completes as many subtrees as k has trailing ones, and the last
  * source completes all.  The root is written to root[0], and root[1] if given, else to the scratch; with one source it is the
  * source.  Returns its address. */
@@ -163,7 +156,7 @@ static const void *coll__combine_tree(const coll__codec *codec, const coll__sum 
             depth--;
             const bool is_root = root[0] && i == n - 1 && depth == 1;
             void *const to = is_root ? root[0] : scratch + (size_t)(depth - 1) * slot_size;
-            if (is_root) coll__combine_root(codec, root, stack[0], stack[1], count);
+            if (COLL__MAKES_MANY && is_root && root[1]) codec->twin(to, root[1], stack[0], stack[1], count);
             else codec->combine(to, stack[depth - 1], stack[depth], count);
             stack[depth - 1] = to;
         }
@@ -251,7 +244,8 @@ static void coll__combine_reproducible(const coll__codec *codec, const coll__sum
     double (*const rows)[COLL__GRID_REALS] = (double (*)[COLL__GRID_REALS])(void *)((unsigned char *)sum->scratch + before);
     const coll__grid *const grid = codec->reproducible;
     const size_t reals = count * (coll__is_complex(codec->type) ? 2 : 1);
-    const double factor = 3.0 * (double)(1 << coll__grid_headroom(sum->n));
+    const int headroom = sum->n > 1 ? coll__combine_slots(sum->n) - 1 : 1;        /* n <= 2^h; one term also stays below M / 2 */
+    const double factor = 3.0 * (double)(1 << headroom);
     double *const peak = rows[0], *const high = rows[3], *const low = rows[4];       /* low: of doubles, else of high */
     const void *two[2], *measure = peak;
 
@@ -324,7 +318,8 @@ static void coll__combine_streaming(const coll__codec *codec, const coll__sum *s
 {
     const size_t whole = COLL__BLOCK / coll__format_bytes(codec, sum->format, 1);
     const size_t block = coll__is_whole(codec, sum) ? whole : coll__block_count(codec);
-    unsigned char *const made = (unsigned char *)sum->scratch + (size_t)coll__combine_slots(sum->n) * coll__slot_size(codec);
+    const int slots = coll__combine_slots(coll__numbers_of(sum) ? INT_MAX : sum->n);
+    unsigned char *const made = (unsigned char *)sum->scratch + (size_t)slots * coll__slot_size(codec);
 
     for (size_t from = 0, length; from < sum->count; from += length) {
         length = coll__least(sum->count - from, block);

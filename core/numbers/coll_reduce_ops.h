@@ -10,11 +10,6 @@
 
 #include "coll_types.h"
 
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"
-#endif
-
 /* Sums with several results, and streaming stores: for threads, which share memory. */
 #define COLL__MAKES_MANY COLL__HAS_THREADS
 
@@ -333,9 +328,5 @@ COLL__UNUSED static bool coll__cell_is_defined(coll_type type, coll_op op)
 }
 
 COLL__FOR_SPEED
-
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif
 
 #endif /* COLL_REDUCE_OPS_H */

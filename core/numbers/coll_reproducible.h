@@ -26,11 +26,6 @@
 #error "coll.h rounds by adding and subtracting: compile its implementation without -fassociative-math."
 #endif
 
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"
-#endif
-
 /* The loops of one tier, over the reals of a block.  They take two sources at a time, because memory limits them.  Terms are
  * floats with one grid or none, doubles with two.  `peak`: the largest magnitude of each element so far, in the type of the
  * terms.  `factor` is 1.5 * 2^(h+1), the M of an element whose peak is from 1 to 2. */
@@ -160,18 +155,5 @@ COLL__EACH_TIER(COLL__GRIDS, 0)
 /* Rows of memory for a block.  A block of doubles has at most COLL__GRID_REALS reals; one of floats has twice as many, in two
  * rows if they become doubles. */
 enum { COLL__GRID_ROWS = 6, COLL__GRID_REALS = 256, COLL__GRID_BYTES = COLL__GRID_ROWS * COLL__GRID_REALS * 8 };
-
-/* The smallest h with n <= 2^h; 1 for one term, which must also stay below M / 2. */
-static int coll__grid_headroom(int n)
-{
-    int h = 1;
-
-    while ((n - 1) >> h) h++;
-    return h;
-}
-
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif
 
 #endif /* COLL_REPRODUCIBLE_H */

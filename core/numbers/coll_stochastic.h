@@ -12,11 +12,6 @@
 
 #include "coll_convert.h"
 
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"
-#endif
-
 /* ---- >>random: 32 bits of a seed and a number ---- */
 
 /* The upper half of the number and the seed make two keys. */
@@ -205,9 +200,5 @@ COLL_API coll_status coll_convert_stochastic(void *dst, coll_type dst_type, cons
 {
     return coll__convert_stochastic(dst, dst_type, src, src_type, count, seed, first, coll__tier());
 }
-
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif
 
 #endif /* COLL_STOCHASTIC_H */

@@ -7,11 +7,6 @@
 #include "coll_reduce_ops.h"
 #include "coll_simd.h"
 
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"
-#endif
-
 /* ---- >>halves: f16, and common parts ---- */
 
 #if !defined(__aarch64__)
@@ -148,9 +143,5 @@ COLL__EACH_WIDE(COLL__BF16_PAIRS_IN, coll__bf16)
         if (count % 2) ((coll__raw_u16 *)to)[count - 1] = (uint16_t)coll__narrow_bf16(lower[count / 2]); \
     }
 COLL__EACH_WIDE(COLL__BF16_IN, coll__bf16)
-
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif
 
 #endif /* COLL_SUMS16_H */

@@ -160,15 +160,8 @@ typedef uint64_t COLL__RAW coll__raw_u64;
 typedef float    COLL__RAW coll__raw_f32;
 typedef double   COLL__RAW coll__raw_f64;
 
-/* Sums of 64-bit integers; two words, the lower one first, if the compiler has no such type. */
-#if defined(__SIZEOF_INT128__) && !defined(COLL__NO_INT128)
-__extension__ typedef __int128 coll__int128;
-typedef coll__int128 COLL__RAW coll__raw_i128;
-#else
-#define COLL__NO_INT128 1
-typedef struct __attribute__((packed, may_alias)) coll__int128 { uint64_t low, high; } coll__int128;
-typedef coll__int128 coll__raw_i128;
-#endif
+/* Sums of 64-bit integers, in two's complement: not all compilers have such a type. */
+typedef struct __attribute__((packed, may_alias)) coll__raw_i128 { uint64_t low, high; } coll__raw_i128;
 
 /* ---- >>tiers: one version of a loop, compiled for several instruction sets ---- */
 
@@ -205,11 +198,6 @@ typedef coll__int128 coll__raw_i128;
 #define COLL__FREE
 #define COLL__UNROLLED
 #define COLL__ROLLED
-#endif
-
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"    /* At -O1 loops are not vectorized. */
 #endif
 
 #define COLL__INLINE static inline __attribute__((always_inline, unused))
@@ -507,9 +495,5 @@ COLL_API uint8_t coll_f32_to_f8e4m3(float value) { return (uint8_t)coll__narrow_
 COLL_API uint8_t coll_f32_to_f8e5m2(float value) { return (uint8_t)coll__narrow_f8e5m2(value); }
 COLL_API float coll_f8e4m3_to_f32(uint8_t byte)  { return coll__canon32(coll__wide_f8e4m3(byte)); }
 COLL_API float coll_f8e5m2_to_f32(uint8_t byte)  { return coll__canon32(coll__wide_f8e5m2(byte)); }
-
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif
 
 #endif /* COLL_TYPES_H */

@@ -19,7 +19,8 @@ static coll__decided *coll__decided_by(const coll_comm *comm)
         for (int i = 0; is_same && i < comm->size; i++) is_same = c->ranks[i] == coll__world_rank(comm, i);
         if (is_same) return c;
     }
-    if (!session->survival) session->survival = (unsigned char *)coll__take_zeros(coll__like(session), (size_t)session->size, 1);
+    if (!session->survival)                       /* another thread may read it (coll_failed_ranks)           */
+        __atomic_store_n(&session->survival, coll__take_zeros(coll__like(session), (size_t)session->size, 2), __ATOMIC_RELEASE);
     c = (coll__decided *)coll__take_zeros(coll__like(session), 1, sizeof *c + size * (2 * sizeof *c->ranks + 1));
     if (!c || !session->survival) {
         coll__give(c);
@@ -38,13 +39,20 @@ static coll_status coll__may_survive(coll_comm *comm, const char *what)
 {
     const coll__cause *why = &comm->session->failure;
 
-    if (why->status == COLL_OK) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "%s: nothing has failed", what);
+    if (why->status == COLL_OK && !comm->session->is_succeeded)
+        return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "%s: nothing has failed", what);
     if (!comm->session->transport->shrink)
         return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "%s: after a failure the transport \"%s\" cannot: %s", what,
                                    comm->session->transport->name, why->text);
     if (why->rank == comm->session->rank && (why->status == COLL_ERR_PEER || why->status == COLL_ERR_TIMEOUT))
         return coll__explain_error(comm, NULL, COLL_ERR_PEER, "%s: the others have given this rank up: %s", what, why->text);
     return COLL_OK;
+}
+
+/* What has become of a rank; another thread may read it. */
+static inline void coll__survival_set(const coll__session *session, int rank, coll__survival is)
+{
+    __atomic_store_n(&session->survival[rank], (unsigned char)is, __ATOMIC_RELAXED);
 }
 
 /* They decide. */
@@ -58,29 +66,35 @@ static coll_status coll__survive(coll_comm *comm, const char *what, coll__decide
     const coll_status status = session->transport->shrink(session->context, c->ranks, c->count, session->start_timeout_ms, who,
                                                           &failure);
     if (status < 0) return coll__explain_error(comm, NULL, status, "%s: %s", what, failure.text);
-    for (int i = 0; i < c->count; i++) session->survival[c->ranks[i]] = COLL__LOST;
-    for (int i = 0; i < who->count; i++) session->survival[who->ranks[i]] = COLL__GOES_ON;
+    unsigned char *const is_left = session->survival + session->size;
+    memset(is_left, 0, (size_t)session->size);
+    for (int i = 0; i < who->count; i++) is_left[who->ranks[i]] = true;
+    for (int i = 0; i < c->count; i++)
+        coll__survival_set(session, c->ranks[i],
+                           !is_left[c->ranks[i]] ? COLL__LOST : who->is_agree ? COLL__AGREED : COLL__GOES_ON);
     return COLL_OK;
 }
 
-/* Round 0. */
+/* Round 0.  If an earlier call of this communicator has failed behind the first collective, its result stands. */
 static coll_status coll__agree_all(coll_comm *comm, coll__decided *c, uint64_t *flags)
 {
+    const bool is_first = c->of != comm->id + 1;
+    uint64_t all = is_first ? *flags : c->known.next;
     coll_status status = COLL_OK;
     coll_request r;
 
-    if (!c->known.has_next) {
-        uint64_t all = *flags;
+    if (is_first) {
         r.call = (coll_call){ .kind = COLL_ALLREDUCE, .send = &all, .recv = &all, .count = 1, .type = COLL_U64,
                               .op = COLL_BAND, .name = "agree" };
         status = coll__run_by_host(comm, &r);
         if (status != COLL_OK) return status;
+        c->of = comm->id + 1;
         c->known.next = all;
         c->known.has_next = true;
     }
     r.call = (coll_call){ .kind = COLL_BARRIER, .name = "agree" };
     status = coll__run_by_host(comm, &r);
-    if (status == COLL_OK) *flags = c->known.next;
+    if (status == COLL_OK) *flags = all;
     return status;
 }
 
@@ -95,6 +109,7 @@ static coll_status coll__agree_left(coll_comm *comm, coll__decided *c, uint64_t 
     if (status < 0) return status;
     for (int i = 0; i < c->count; i++) c->known.failed[i] = session->survival[c->ranks[i]] == COLL__LOST;
     *flags = who.flags;
+    __atomic_store_n(&session->has_agreed, true, __ATOMIC_RELAXED);
     return COLL_OK;
 }
 
@@ -113,7 +128,7 @@ static coll_status coll__agree_inside(coll_comm *comm, uint64_t *flags)
     if (status < 0) return status;
     *flags = c->known.last = all;
     c->known.count++;
-    c->known.has_next = false;
+    if (c->of == comm->id + 1 || session->failure.status != COLL_OK) c->known.has_next = false, c->of = 0;
     return COLL_OK;
 }
 

@@ -13,6 +13,7 @@ static void coll__session_free(coll__session *session)
     coll__pool_close(session->pool);
     coll__fd_close(session);
     coll__give(session->survival);
+    coll__give(session->former);
     for (coll__decided *c; (c = session->decided);) {
         session->decided = c->next;
         coll__give(c->known.kept);
@@ -27,13 +28,6 @@ static void coll__session_free(coll__session *session)
     coll__fork_guard_free(session->guard);
     coll__give(session);
 }
-
-/* Observers of every session. */
-static const coll__observer coll__observers = {
-    .begin = coll__record_begin,
-    .end = coll__record_end,
-    .failed = coll__dump_failure,
-};
 
 /* Creates what all communicators over an open transport share.  Owns the transport.  NULL: no memory; the transport is closed. */
 static coll__session *coll__session_new(const coll__opened *o, const coll__settings *s)
@@ -59,7 +53,6 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     session->transport = transport;
     session->carriers = coll__carriers;
     session->carrier_count = COLL__CARRIER_COUNT;
-    session->observer = &coll__observers;
     session->context = o->context;
     session->stall_timeout_ms = s->config.stall_timeout_ms;
     coll__print(session->dump, sizeof session->dump, "%s", s->config.dump ? s->config.dump : "");
@@ -356,7 +349,10 @@ static coll_status coll__comm_part(const coll_comm *comm, bool is_last, coll_fai
     coll__part_fn *const part = session->internals->part;
     unsigned char made[COLL_HEAD_LENGTH];
 
-    if (COLL__TAKES_WHOLE && comm->size == session->size) coll__made_add(session, comm);
+    if (COLL__TAKES_WHOLE && comm->size == session->size) {           /* in any order of such communicators   */
+        session->made_calls += comm->sequence;
+        session->made_history += coll__mix64(comm->main.history ^ coll__mix64((uint64_t)comm->mark << 32 | comm->sequence));
+    }
     if (!is_last && session->messages && COLL__BY_KEY(session, unmatched, comm, failure) < 0) return failure->status;
     if (!COLL__TAKES_WHOLE || !part) return COLL_OK;
     coll__head_of_made(made, session);

@@ -121,7 +121,7 @@ extern char **environ;
 /* What is read here and by coll-run, without COLL_. */
 static const char coll__variables[] = "RANK SIZE ADDR HOSTS NETWORK PORTS LOCAL_RANK LOCAL_SIZE THREADS WORLD WORLD_SIZE "
     "TRANSPORT SIM MPI KEY KEY_FILE SECURITY IO SITE SHARE SHM_COLLECTIVES LANES BACKGROUND ALGORITHM TUNING SPIN_US "
-    "START_TIMEOUT_MS STALL_TIMEOUT_MS LIVENESS_TIMEOUT_MS DUMP DEBUG RSH";
+    "START_TIMEOUT_MS STALL_TIMEOUT_MS LIVENESS_TIMEOUT_MS DUMP DEBUG RSH ELASTIC JOIN JOINED";
 
 /* How the names differ: 0, not at all; 1: by one letter, or by two that are exchanged; 2: by more. */
 static int coll__misspells(const char *a, size_t n, const char *b, size_t m)
@@ -208,6 +208,7 @@ static bool coll__settle_common(coll_config *c)
         && coll__settle_number(&c->stall_timeout_ms, "COLL_STALL_TIMEOUT_MS", INT_MAX, 0, "never")
         && coll__settle_number(&c->liveness_timeout_ms, "COLL_LIVENESS_TIMEOUT_MS", INT_MAX, 5000, "never")
         && coll__settle_number(&c->spin_us, "COLL_SPIN_US", 1000000, 0, "none")
+        && coll__settle_number(&c->elastic, "COLL_ELASTIC", COLL__ELASTIC_MOST, 0, "none")
         && coll__settle_switch(&c->background, "COLL_BACKGROUND")
         && coll__settle_text(&c->dump, "COLL_DUMP", NULL, false)
         && coll__settle_text(&c->tuning_file, "COLL_TUNING", NULL, false)
@@ -224,7 +225,7 @@ static coll_status coll__settle(const coll__program *program, coll__settings *s,
     s->count = count;
     s->processors = coll__processors();
     s->extension = program->extension;
-    s->numbers.link = s->numbers.nominal = coll__link_default;
+    s->numbers.link = coll__link_default;
     if (config) s->config = *config;
     coll_config *c = &s->config;
     if (!coll__settle_reserved(c)) return COLL_ERR_ARGUMENT;

@@ -8,14 +8,14 @@ static const char *coll__why_not_chosen(const coll__choice *c, const coll__choic
     if (c->seconds >= chosen->seconds) return "";
     if (coll__weighed_seconds(c) >= coll__weighed_seconds(chosen)) return " (gains too little for its messages)";
     if (chosen->algorithm->is_canonical && !c->algorithm->is_canonical) return " (without the bits of COLL_DETERMINISTIC)";
-    return " (measured numbers must not change the bits)";
+    return " (the number of processors must not change the bits)";
 }
 
 /* "circulant:4, 33.2 us" for other candidates, best first. */
 static void coll__explain_others(const coll_request *r, char *text, size_t room)
 {
     coll__choice others[8];
-    coll__query query = coll__query_of(r->comm, r->order->numbers, &r->call, &r->codec);
+    coll__query query = coll__query_of(r->comm, &r->call, &r->codec);
     const char *before = r->call.algorithm ? "; it is named, and not chosen beside" : "; then";
 
     if (!COLL__HAS_CHOICE) return;
@@ -32,22 +32,14 @@ static void coll__explain_others(const coll_request *r, char *text, size_t room)
     }
 }
 
-/* " (measured: latency=12us overhead=1.2us gbit=10 reduce=4GB/s)": the numbers of the model. */
-static void coll__explain_numbers(const coll__numbers *numbers, char *text, size_t room)
-{
-    static const char *const origins[] = { "default", "from ", "simulated", "measured" };
-    char all[COLL__TUNING_ROOM];
-
-    coll__numbers_print(numbers, all, sizeof all);
-    coll__append(text, room, " (%s%s: %s)", origins[numbers->origin], numbers->origin == COLL__BY_FILE ? numbers->file : "", all);
-}
-
 static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, size_t room)
 {
     const coll_transport *t = comm->session->transport;
     const char *how = t->describe ? t->describe(comm->session->context) : "";
     const bool is_message = coll__kind_is_message(r->call.kind);
-    char what[COLL__CALL_ROOM], why[120] = "";
+    static const char *const origins[] = { "default", "from ", "simulated" };
+    const coll__numbers *const numbers = &comm->numbers;
+    char what[COLL__CALL_ROOM], why[120] = "", all[COLL__TUNING_ROOM];
     coll__execution execution = { .rounds = 0 };
 
     coll__head_of_call(r->head, &r->call, comm->size, 0, 0);
@@ -64,9 +56,13 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
         (void)t->can_offload(comm->session->context, &r->call, comm->size, why, sizeof why);
     if (*why) coll__append(text, room, "%s, ", why);
     r->execution = &execution;
-    while (!r->carrier->explain(r, text, room)) r->carrier++;
-    if (!is_message) coll__explain_numbers(r->order->numbers, text, room);
+    while (!r->carrier->says && !r->carrier->explain(r, text, room)) r->carrier++;
+    if (r->carrier->says) coll__append(text, room, "%s", r->carrier->says);
+    coll__numbers_print(numbers, all, sizeof all);        /* "default: latency=12us overhead=1.2us gbit=10 reduce=4GB/s" */
+    if (!is_message) coll__append(text, room, " (%s%s: %s)", origins[numbers->origin],
+                                  numbers->origin == COLL__BY_FILE ? numbers->file : "", all);
     if (execution.choice.algorithm) coll__explain_others(r, text, room);
+    r->execution = NULL;
 }
 
 /* ---- >>traffic ---- */

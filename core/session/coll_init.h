@@ -38,7 +38,9 @@ static coll_status coll__row_find(const coll__program *program, const char *name
 static const coll__transport_row *coll__row_for(const coll__program *program, const coll__transport_row *named,
                                                 const coll__settings *s)
 {
-    const unsigned extent = s->config.size <= s->count ? COLL__OPENS_ALL : s->count == 1 ? COLL__OPENS_ONE : COLL__OPENS_SOME;
+    const bool may_join = s->config.elastic > 0 && !(named && named->traits & COLL__OPENS_ALL);
+    const unsigned extent = s->config.size <= s->count && !may_join ? COLL__OPENS_ALL
+                          : s->count == 1 ? COLL__OPENS_ONE : COLL__OPENS_SOME;
     const unsigned can = COLL__OPENS_ALL | COLL__OPENS_ONE | COLL__OPENS_SOME;
 
     if (named && named->traits & (named->missing ? can : extent)) return named;
@@ -82,10 +84,13 @@ static coll_status coll__comms_new(const coll__opened *opened, int count, const 
     return COLL_ERR_MEMORY;
 }
 
+typedef enum coll__start_kind { COLL__START_SPAWN, COLL__START_SEVERAL, COLL__START_ONE, COLL__START_JOIN } coll__start_kind;
+
 /* Fills in what `config` leaves open, and selects the transport. */
-static coll_status coll__open_settle(const coll__program *program, coll__settings *s, bool is_init, int count,
+static coll_status coll__open_settle(const coll__program *program, coll__settings *s, coll__start_kind kind, int count,
                                      const coll_config *config, const coll__transport_row **row)
 {
+    const bool is_init = kind == COLL__START_ONE;
     coll_config wanted = config ? *config : (coll_config){ 0 };
     const coll__transport_row *named;
     coll_status status;
@@ -93,9 +98,12 @@ static coll_status coll__open_settle(const coll__program *program, coll__setting
     wanted.transport = coll__transport_named(config);
     if ((status = coll__row_find(program, wanted.transport, &named)) < 0) return status;
     const bool counts_itself = is_init && named && named->traits & COLL__COUNTS_ITSELF;
-    const bool leaves_job = !is_init && named && named->traits & COLL__LEAVES_JOB;
+    const bool leaves_job = kind <= COLL__START_SEVERAL && named && named->traits & COLL__LEAVES_JOB;
     if (counts_itself || leaves_job) wanted.rank = 0, wanted.size = 1;
+    if (kind == COLL__START_JOIN) wanted.rank = 1, wanted.size = 2, wanted.tcp.hosts = NULL;      /* until it is taken */
     status = coll__settle(program, s, &wanted, count);
+    if (kind == COLL__START_SPAWN && !(named && named->spawn)) s->config.elastic = 0;
+    s->is_newcomer = kind == COLL__START_JOIN;
     if (counts_itself) {
         s->config.rank = config ? config->rank : 0;
         s->config.size = config ? config->size : 0;
@@ -107,13 +115,16 @@ static coll_status coll__open_settle(const coll__program *program, coll__setting
     if (status == COLL_OK && s->config.rank == 0) status = coll__tuning_read(&s->numbers, s->config.tuning_file,
                                                                                 s->config.size);
     if (status < 0) return status;
-    *row = coll__row_for(program, named, s);
-    if (*row && !is_init && s->config.size == count && !leaves_job) coll__say_alone(s);
+    *row = s->is_newcomer && named ? named : coll__row_for(program, named, s);
+    if (s->is_newcomer && !((*row)->traits & COLL__ADMITS))
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "join: no process can join over the transport \"%s\"", (*row)->name);
+    if (*row && kind <= COLL__START_SEVERAL && s->config.size == count && !leaves_job) coll__say_alone(s);
     return *row ? COLL_OK : COLL_ERR_ARGUMENT;
 }
 
-/* Creates the communicators of `count` ranks, for coll_init (is_init) or for callers that create several. */
-static coll_status coll__open(const coll__program *program, int count, bool is_init, coll_comm **out, const coll_config *config)
+/* Creates the communicators of `count` ranks. */
+static coll_status coll__open(const coll__program *program, int count, coll__start_kind kind, coll_comm **out,
+                              const coll_config *config)
 {
     const coll_allocator *const memory = config ? config->allocator : NULL;
     coll__settings *const s = (coll__settings *)coll__allocate(memory, sizeof *s);
@@ -122,7 +133,7 @@ static coll_status coll__open(const coll__program *program, int count, bool is_i
     coll_status status = s && opened ? COLL_OK : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
 
     out[0] = NULL;
-    if (status == COLL_OK) status = coll__open_settle(program, s, is_init, count, config, &row);
+    if (status == COLL_OK) status = coll__open_settle(program, s, kind, count, config, &row);
     if (status == COLL_OK) {
         for (int i = 0; i < count; i++) out[i] = NULL;
         status = row->missing ? coll__start_failed(COLL_ERR_UNSUPPORTED, "transport \"%s\", but %s", row->name, row->missing)
@@ -132,6 +143,26 @@ static coll_status coll__open(const coll__program *program, int count, bool is_i
     coll__give(opened);
     coll__give(s);
     return status;
+}
+
+/* A process joins a job. */
+static coll_status coll__join(const coll__program *program, coll_comm **out, const coll_config *config)
+{
+    if (!out) return coll__start_failed(COLL_ERR_ARGUMENT, "join: out is NULL");
+    *out = NULL;
+    if (!COLL__HAS_SHRINK)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "join: this program was compiled with COLL_NO_SHRINK");
+    const coll_status status = coll__open(program, 1, COLL__START_JOIN, out, config);
+    return status < 0 ? status : coll__join_inside(out);
+}
+
+/* This process is one rank, or joins. */
+static coll_status coll__open_one(const coll__program *program, coll_comm **out, const coll_config *config)
+{
+    int joins = config && config->size ? COLL_OFF : COLL_DEFAULT;
+
+    if (!coll__settle_switch(&joins, "COLL_JOIN")) return COLL_ERR_ARGUMENT;
+    return joins == COLL_ON ? coll__join(program, out, config) : coll__open(program, 1, COLL__START_ONE, out, config);
 }
 
 /* A rank over a transport of the program. */
@@ -199,7 +230,7 @@ static int coll__spawn(const coll__program *program, int count, int (*fn)(coll_c
     coll_comm **comms = (coll_comm **)coll__take_zeros(memory, (size_t)count, sizeof *comms);
     coll__worker *workers = (coll__worker *)coll__take_zeros(memory, (size_t)count, sizeof *workers);
     const coll__transport_row *row = NULL;
-    coll_status status = comms && workers ? coll__open(program, count, false, comms, config)
+    coll_status status = comms && workers ? coll__open(program, count, COLL__START_SPAWN, comms, config)
                                           : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
 
     if (status == COLL_OK) {

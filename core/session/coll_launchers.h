@@ -14,31 +14,26 @@
 #define COLL_LAUNCHERS_H
 
 static const coll__launcher coll__launchers[] = {
-    { "COLL_RANK and COLL_SIZE", "COLL_RANK",            "COLL_SIZE",            "COLL_LOCAL_RANK",            "COLL_LOCAL_SIZE",
-      NULL, true, false, NULL },
+    { "COLL_RANK and COLL_SIZE", "COLL_RANK", "COLL_SIZE", "COLL_LOCAL_RANK", "COLL_LOCAL_SIZE", NULL, NULL, true, false, NULL },
 #if COLL__HAS_NETWORKS
-    { "torchrun", "RANK",                 "WORLD_SIZE",           "LOCAL_RANK",                 "LOCAL_WORLD_SIZE",
-      NULL, true, false, NULL },
+    { "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+      true, false, NULL },
     { "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
-      "PMIX_NAMESPACE", true, false, NULL },
-    { "MVAPICH",  "MV2_COMM_WORLD_RANK",  "MV2_COMM_WORLD_SIZE",  "MV2_COMM_WORLD_LOCAL_RANK",  "MV2_COMM_WORLD_LOCAL_SIZE",
-      "MPIRUN_ID", true, false, NULL },
-    { "Flux",     "FLUX_TASK_RANK",       "FLUX_JOB_SIZE",        "FLUX_TASK_LOCAL_ID",         NULL,
-      "FLUX_JOB_ID", false, false, NULL },
-    { "PALS",     "PALS_RANKID",          "PMI_SIZE",             "PALS_LOCAL_RANKID",          "PALS_LOCAL_SIZE",
-      "PALS_APID", false, false, NULL },
-    { "jsrun",    "JSM_NAMESPACE_RANK",   "JSM_NAMESPACE_SIZE",   "JSM_NAMESPACE_LOCAL_RANK",   "JSM_NAMESPACE_LOCAL_SIZE",
-      NULL, true, false, NULL },
-    { "MPICH",    "PMI_RANK",             "PMI_SIZE",             "MPI_LOCALRANKID",            "MPI_LOCALNRANKS",
-      NULL, true, false, NULL },
-    { "Slurm",    "SLURM_PROCID",         "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",              NULL,
-      NULL, false, false, NULL },
-    { "LeaderWorkerSet", "LWS_WORKER_INDEX", "LWS_GROUP_SIZE",    NULL,                         NULL,
-      NULL, true, true, "the host is in LWS_LEADER_ADDRESS" },
-    { "SkyPilot", "SKYPILOT_NODE_RANK",   "SKYPILOT_NUM_NODES",   NULL,                         NULL,
-      NULL, true, true, "the host is the first of SKYPILOT_NODE_IPS" },
-    { "AWS Batch", "AWS_BATCH_JOB_NODE_INDEX", "AWS_BATCH_JOB_NUM_NODES", NULL,                 NULL,
-      NULL, true, true, "the host is that of node 0" },
+      "PMIX_NAMESPACE", NULL, true, false, NULL },
+    { "MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE",
+      "MPIRUN_ID", NULL, true, false, NULL },
+    { "Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID", NULL, "FLUX_JOB_ID", NULL, false, false, NULL },
+    { "PALS", "PALS_RANKID", "PMI_SIZE", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", "PALS_APID", NULL, false, false, NULL },
+    { "jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE",
+      NULL, NULL, true, false, NULL },
+    { "MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", NULL, NULL, true, false, NULL },
+    { "Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL, NULL, NULL, false, false, NULL },
+    { "LeaderWorkerSet", "LWS_WORKER_INDEX", "LWS_GROUP_SIZE", NULL, NULL, NULL, NULL, true, true,
+      "the host is in LWS_LEADER_ADDRESS" },
+    { "SkyPilot", "SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES", NULL, NULL, NULL, NULL, true, true,
+      "the host is the first of SKYPILOT_NODE_IPS" },
+    { "AWS Batch", "AWS_BATCH_JOB_NODE_INDEX", "AWS_BATCH_JOB_NUM_NODES", NULL, NULL, NULL, NULL, true, true,
+      "the host is that of node 0" },
 #endif
 };
 enum { COLL__LAUNCHER_COUNT = sizeof coll__launchers / sizeof *coll__launchers };
@@ -77,25 +72,34 @@ static int64_t coll__ranks_said(const coll__launcher *l, int size, int count)
 
 /* ---- >>others: rows after the first ---- */
 
-#if COLL__HAS_NETWORKS && COLL__HAS_ENV
-
-/* Variables that are set if several processes are started, but do not give the number of ranks.  A pod of an indexed Job of
- * Kubernetes does not get that number.  The one with index 0 must not run alone. */
+/* Variables that are set if several processes are started, but do not give the number of ranks; with COLL_NO_NETWORKS also those
+ * of launchers.  A pod of an indexed Job of Kubernetes does not get that number.  The one with index 0 must not run alone. */
 static coll_status coll__launch_signs(void)
 {
     static const struct { const char *name, *one, *also_one, *says; } signs[] = {
+        { "COLL_JOIN", "off", "0", "this process joins a job" },
         { "PMIX_RANK", NULL, NULL, "PMIx has started this process" },
         { "JOB_COMPLETION_INDEX", NULL, NULL, "this is a pod of an indexed Job of Kubernetes" },
         { "PET_NNODES", "1", "1:1", "torchrun was to start several processes on several nodes" },
         { "MLX_RANK", NULL, NULL, "mlx.launch has started this process" },
+#if !COLL__HAS_NETWORKS
+#define COLL__LAUNCHED(size) { size, "1", "1", "a launcher has started several processes" }
+        COLL__LAUNCHED("WORLD_SIZE"), COLL__LAUNCHED("OMPI_COMM_WORLD_SIZE"), COLL__LAUNCHED("PMI_SIZE"),
+        COLL__LAUNCHED("SLURM_STEP_NUM_TASKS"), COLL__LAUNCHED("MV2_COMM_WORLD_SIZE"), COLL__LAUNCHED("JSM_NAMESPACE_SIZE"),
+        COLL__LAUNCHED("FLUX_JOB_SIZE"), COLL__LAUNCHED("LWS_GROUP_SIZE"), COLL__LAUNCHED("SKYPILOT_NUM_NODES"),
+        COLL__LAUNCHED("AWS_BATCH_JOB_NUM_NODES"),
+#undef COLL__LAUNCHED
+#endif
     };
 
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
         const char *text = coll__environment(signs[i].name);
         if (!text || (signs[i].one && (!strcmp(text, signs[i].one) || !strcmp(text, signs[i].also_one)))) continue;
-        return coll__start_failed(COLL_ERR_ARGUMENT, "%s=%.40s says that %s, but nothing says how many ranks there are: set "
-                                  "COLL_RANK, COLL_SIZE and COLL_ADDR, or COLL_SIZE=1 if this process is alone", signs[i].name,
-                                  text, signs[i].says);
+        return coll__start_failed(COLL__HAS_NETWORKS ? COLL_ERR_ARGUMENT : COLL_ERR_UNSUPPORTED,
+                                  "%s=%.40s says that %s, but %s: set COLL_RANK, COLL_SIZE and COLL_ADDR, or COLL_SIZE=1 if "
+                                  "this process is alone", signs[i].name, text, signs[i].says,
+                                  COLL__HAS_NETWORKS ? "nothing says how many ranks there are"
+                                                     : "this program was compiled with COLL_NO_NETWORKS");
     }
     return COLL_OK;
 }
@@ -113,7 +117,7 @@ static bool coll__is_about_agents(const coll__launched *out, const coll__launche
 /* Checks for other complete rows with another size. */
 static coll_status coll__launch_conflicts(const coll__launched *out, int count)
 {
-    for (int i = 0; i < COLL__LAUNCHER_COUNT; i++) {
+    for (int i = 0; COLL__HAS_NETWORKS && i < COLL__LAUNCHER_COUNT; i++) {
         const coll__launcher *l = &coll__launchers[i];
         int other = 0;
         if (!coll__environment(l->rank) || !coll__parse_int(coll__variable(l->size), 1, COLL__SIZE_MOST, &other)) continue;
@@ -126,44 +130,7 @@ static coll_status coll__launch_conflicts(const coll__launched *out, int count)
     return COLL_OK;
 }
 
-#else
-
-/* Variables of launchers are not supported here: a process that one has started, one of several, must not run alone.  The first
- * names do not give the number. */
-static coll_status coll__launch_signs(void)
-{
-    static const char *const signs[] = { "PMIX_RANK", "JOB_COMPLETION_INDEX", "MLX_RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE",
-                                         "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "JSM_NAMESPACE_SIZE",
-                                         "FLUX_JOB_SIZE", "PET_NNODES", "LWS_GROUP_SIZE", "SKYPILOT_NUM_NODES",
-                                         "AWS_BATCH_JOB_NUM_NODES" };
-
-    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
-        const char *text = coll__environment(signs[i]);
-        int one;
-        if (text && (i < 3 || !coll__parse_int(text, 1, 1, &one)))
-            return coll__start_failed(COLL_ERR_UNSUPPORTED, "%s=%.40s is set, but this program was compiled with "
-                                      "COLL_NO_NETWORKS: set COLL_RANK, COLL_SIZE and COLL_ADDR, or COLL_SIZE=1 if this "
-                                      "process is alone", signs[i], text);
-    }
-    return COLL_OK;
-}
-
-static inline coll_status coll__launch_conflicts(const coll__launched *out, int count) { return (void)out, (void)count, COLL_OK; }
-
-#endif
-
 /* ---- >>rank and size ---- */
-
-/* COLL_HOSTS gives the size, so COLL_RANK is enough with it. */
-static coll_status coll__launch_hosts(coll__launched *out)
-{
-    const char *hosts = coll__environment("COLL_HOSTS");
-
-    if (!hosts || !coll__environment("COLL_RANK") || coll__environment("COLL_SIZE")) return COLL_OK;
-    out->size = coll__hosts_count(hosts);
-    out->source = "COLL_HOSTS";
-    return coll__environment_int("COLL_RANK", 0, out->size - 1, &out->rank) ? COLL_OK : COLL_ERR_ARGUMENT;
-}
 
 /* An incomplete row, and no complete one: several processes were started, and this one must not run alone. */
 static coll_status coll__launch_halves(const coll__launched *out)
@@ -196,7 +163,12 @@ static coll_status coll__launch_read(coll__launched *out, int count)
     if (!COLL__HAS_ENV) return COLL_OK;           /* a process without settings is alone                      */
     for (int i = 0; i < COLL__LAUNCHER_COUNT && !is_complete; i++)
         if ((status = coll__launch_row(out, &coll__launchers[i], &is_complete)) < 0) return status;
-    if (!out->by && (status = coll__launch_hosts(out)) < 0) return status;
+    const char *const hosts = out->by ? NULL : coll__environment("COLL_HOSTS");
+    if (hosts && coll__environment("COLL_RANK") && !coll__environment("COLL_SIZE")) {     /* the hosts give the size  */
+        out->size = coll__hosts_count(hosts);
+        out->source = "COLL_HOSTS";
+        if (!coll__environment_int("COLL_RANK", 0, out->size - 1, &out->rank)) return COLL_ERR_ARGUMENT;
+    }
     if ((status = coll__launch_halves(out)) < 0) return status;
     if (out->size == 0) out->size = 1;
     return coll__launch_conflicts(out, count);

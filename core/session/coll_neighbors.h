@@ -41,16 +41,22 @@ static coll_status coll__check_edges(coll_comm *comm, const coll__graph *graph)
     return status;
 }
 
-static coll_status coll__neighbors_inside(coll_comm *comm, const coll__graph *wanted)
+/* Checks a graph, and sets it. */
+static coll_status coll__neighbors_set(coll_comm *comm, const coll__graph *wanted)
 {
     const size_t sources = (size_t)wanted->sources, destinations = (size_t)wanted->destinations;
-    int *lists = (int *)coll__take(coll__like(comm), (sources + destinations + 1) * sizeof *lists);
 
+    if (!COLL__HAS_NEIGHBOR)
+        return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "neighbors: this program was compiled with %s",
+                                   COLL__HAS_COUNTS ? "a COLL_ONLY_KINDS that does not name neighbor" : "COLL_NO_COUNTS");
+    coll_status status = coll__check_neighbors(comm, "source", wanted->source, wanted->sources);
+    if (status == COLL_OK) status = coll__check_neighbors(comm, "destination", wanted->destination, wanted->destinations);
+    if (status < 0) return status;
+    int *lists = (int *)coll__take(coll__like(comm), (sources + destinations + 1) * sizeof *lists);
     if (!lists) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for %zu neighbours", sources + destinations);
     if (sources) memcpy(lists, wanted->source, sources * sizeof *lists);
     if (destinations) memcpy(lists + sources, wanted->destination, destinations * sizeof *lists);
-    const coll_status status = coll__check_edges(comm, wanted);
-    if (status < 0) {
+    if ((status = coll__check_edges(comm, wanted)) < 0) {
         coll__give(lists);
         return status;
     }
@@ -59,17 +65,6 @@ static coll_status coll__neighbors_inside(coll_comm *comm, const coll__graph *wa
     comm->graph_version++;
     comm->graph = (coll__graph){ wanted->sources, wanted->destinations, lists, lists + sources };
     return COLL_OK;
-}
-
-/* Checks a graph, and sets it. */
-static coll_status coll__neighbors_set(coll_comm *comm, const coll__graph *wanted)
-{
-    if (!COLL__HAS_NEIGHBOR)
-        return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "neighbors: this program was compiled with %s",
-                                   COLL__HAS_COUNTS ? "a COLL_ONLY_KINDS that does not name neighbor" : "COLL_NO_COUNTS");
-    coll_status status = coll__check_neighbors(comm, "source", wanted->source, wanted->sources);
-    if (status == COLL_OK) status = coll__check_neighbors(comm, "destination", wanted->destination, wanted->destinations);
-    return status < 0 ? status : coll__neighbors_inside(comm, wanted);
 }
 
 #endif /* COLL_NEIGHBORS_H */

@@ -48,33 +48,19 @@ static bool coll__session_is_busy(const coll__session *session)
 
 /* ---- >>the thread ---- */
 
-static inline bool coll__background_must_leave(const coll__session *session)
-{
-    return __atomic_load_n(&session->entrants, __ATOMIC_SEQ_CST) > 0;
-}
-
 /* Holds the session until a thread enters or nothing is pending.  The last call lets the transport know that no thread sleeps in
  * it. */
 static void coll__background_move(coll__session *session)
 {
     coll_status status = coll__advance(session, 0);
 
-    while (status >= 0 && coll__session_is_busy(session) && !coll__background_must_leave(session))
+    while (status >= 0 && coll__session_is_busy(session) && __atomic_load_n(&session->entrants, __ATOMIC_SEQ_CST) == 0)
         status = coll__advance(session, COLL__SLEEP_MOST_MS);
     if (session->failure.status == COLL_OK) (void)session->transport->progress(session->context, 0);
 }
 
-/* Sleeps until another thread starts an operation. */
-static void coll__background_sleep(coll__session *session)
-{
-    coll__background *m = &session->background;
-
-    __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
-    m->is_asleep = true;
-    while (m->is_asleep && !m->is_stopping) coll__cond_wait(&m->doorbell, &session->lock);
-}
-
-/* Sleeps for a while.  Returns true if operations are pending and no thread has entered meanwhile. */
+/* Sleeps for a while, or if nothing is pending until another thread starts an operation.  Returns true if operations are pending
+ * and no thread has entered meanwhile. */
 static bool coll__background_rest(coll__session *session)
 {
     coll__background *m = &session->background;
@@ -85,7 +71,10 @@ static bool coll__background_rest(coll__session *session)
     while (!m->is_stopping && error == 0) error = coll__cond_wait_until(&m->doorbell, &session->lock, until);
     if (m->is_stopping || session->is_held || session->entrants > 0 || session->followers > 0) return false;
     if (coll__session_is_busy(session)) return session->visits == visits;
-    if (m->starts == starts) coll__background_sleep(session);
+    if (m->starts != starts) return false;
+    __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
+    m->is_asleep = true;
+    while (m->is_asleep && !m->is_stopping) coll__cond_wait(&m->doorbell, &session->lock);
     return false;
 }
 
@@ -110,18 +99,6 @@ static void *coll__background_main(void *at)
 
 /* ---- >>called by the program's threads ---- */
 
-/* The caller holds the lock, which the new thread takes first. */
-static void coll__background_begin(coll__session *session)
-{
-    coll__background *m = &session->background;
-    const int error = coll__thread_begin(&m->thread, COLL__BACKGROUND_STACK, coll__background_main, session);
-
-    m->has_thread = error == 0;
-    if (m->has_thread) return;
-    m->is_wanted = false;
-    coll__say(&session->log, COLL_LOG_INFO, "no thread to move operations while the program computes: %s", strerror(error));
-}
-
 /* A thread inside `comm` has started an operation that is incomplete.  From here on that thread must hold the session. */
 static void coll__background_wake(coll_comm *comm)
 {
@@ -130,7 +107,13 @@ static void coll__background_wake(coll_comm *comm)
 
     if (!m->is_wanted) return;
     coll__lock_take(&session->lock);
-    if (!m->has_thread) coll__background_begin(session);
+    if (!m->has_thread) {                         /* its first action is to take the lock                     */
+        const int error = coll__thread_begin(&m->thread, COLL__BACKGROUND_STACK, coll__background_main, session);
+        m->has_thread = m->is_wanted = error == 0;
+        if (error)
+            coll__say(&session->log, COLL_LOG_INFO, "no thread to move operations while the program computes: %s",
+                      strerror(error));
+    }
     if (m->has_thread) {
         __atomic_store_n(&session->is_shared, true, __ATOMIC_RELEASE);
         if (!comm->is_holder) coll__session_take_locked(comm);
@@ -192,8 +175,10 @@ static void coll__start_request(coll_comm *comm, coll_request *r)
     const bool is_silent = r->carrier->traits & COLL__WAKES_NONE;
     coll_status begun = coll__launch(r);
 
-    if (begun >= 0 && r->status == COLL_PENDING && !is_silent && !coll__leaves_with_others(r))
-        begun = coll__move_started(comm->session);
+    if (begun >= 0 && r->status == COLL_PENDING && !is_silent && !coll__leaves_with_others(r)) {
+        begun = coll__advance(comm->session, 0);
+        comm->session->started_at = coll__clock(comm->session);   /* the time between starts counts from here */
+    }
     if (begun < 0 && r->status == COLL_PENDING) r->status = comm->session->failure.status;
     if (r->status == COLL_PENDING && !is_silent) coll__background_wake(comm);
 }

@@ -35,7 +35,8 @@ COLL_API coll_status coll_sum_begin(coll_sum **out, int64_t first_leaf, size_t c
     if (count > SIZE_MAX / 4 / codec.acc_size) return COLL__REFUSE("coll_sum_begin: count %zu exceeds the memory", count);
     coll_sum *const s = (coll_sum *)coll__allocate(memory, sizeof *s);
     if (!s) return coll__start_failed(COLL_ERR_MEMORY, "coll_sum_begin: no memory");
-    *s = (coll_sum){ .codec = codec, .type = type, .count = count, .stride = count * codec.acc_size };
+    *s = (coll_sum){ .codec = codec, .count = count, .stride = count * codec.acc_size,
+                     .three = coll__run_three(type, coll__tier()) };
     s->streams = s->stride >= COLL__RUN_STREAMED;
     const coll_status status = coll_sum_restart(s, first_leaf);
     if (status) coll__give(s);
@@ -79,12 +80,12 @@ COLL_API coll_status coll_sum_end(coll_sum *sum, coll_call *call)
     if (!sum || !call) return COLL__REFUSE("coll_sum_end: %s is NULL", sum ? "call" : "sum");
     if (call->flags & COLL_REPRODUCIBLE)
         return COLL__REFUSE("coll_sum_end: COLL_REPRODUCIBLE needs the leaves themselves: pass them in send");
-    if (call->accumulate == COLL_F64 && sum->type != COLL_F64)
+    if (call->accumulate == COLL_F64 && sum->codec.type != COLL_F64)
         return COLL__REFUSE("coll_sum_end: accumulate is f64, and the leaves are %s: add leaves of f64",
-                            coll_type_name(sum->type));
+                            coll_type_name(sum->codec.type));
     call->send = sum->nodes;
     call->count = sum->count;
-    call->type = sum->type;
+    call->type = sum->codec.type;
     call->first_leaf = (int64_t)sum->first;
     call->leaves = sum->depth ? (int64_t)(sum->next - sum->first) : -1;
     return COLL_OK;

@@ -9,6 +9,7 @@ side in every round, on the same ranks, and prints the medians and the means of 
 import argparse
 import json
 import os
+import random
 import signal
 import socket
 import statistics
@@ -70,15 +71,25 @@ def over_coll(comm, parameters, *arguments):
         return train({**PLAIN, **parameters, **network}, *arguments)
 
 
+def free_port():
+    """A socket with a port below those that systems give to connections: no connection takes it until LightGBM does."""
+    held = socket.socket()
+    while True:
+        try:
+            held.bind(('127.0.0.1', random.randrange(10000, 30000)))
+            return held
+        except OSError:
+            pass
+
+
 class Lists:
-    """Lists of free ports, one for each use of LightGBM's sockets: rank 0 makes them."""
+    """Lists of free ports, one for each use of LightGBM's sockets."""
 
     def __init__(self, comm):
         self.comm = comm
 
     def next(self):
-        held = socket.socket()
-        held.bind(('127.0.0.1', 0))
+        held = free_port()
         ports = self.comm.allgather(np.array([held.getsockname()[1]]))
         held.close()
         self.comm.barrier()

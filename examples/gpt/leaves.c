@@ -71,6 +71,37 @@ static coll_status step(learner *l)
     return COLL_OK;
 }
 
+/* The ranks continue after the last step that any of them has finished; one that has sends its state to all. */
+static coll_status catch_up(learner *l)
+{
+    gpt_trainer *const t = l->t;
+    float *const vectors[] = { l->r.weights, l->r.first, l->r.second };
+    int32_t last[2] = { l->step, -l->step };
+    coll_status status = coll_allreduce(t->comm, COLL_IN_PLACE, last, 2, COLL_I32, COLL_MAX);
+
+    if (status || last[0] == -last[1]) return status;
+    int32_t root = l->step == last[0] ? t->rank : t->size;
+    status = coll_allreduce(t->comm, COLL_IN_PLACE, &root, 1, COLL_I32, COLL_MIN);
+    for (int i = 0; i < 3 && !status; i++) status = coll_broadcast(t->comm, vectors[i], t->count, COLL_F32, root);
+    if (!status) status = coll_broadcast(t->comm, t->losses, (size_t)last[0], COLL_F64, root);
+    if (status) return status;
+    l->step = t->known = last[0];
+    note(l);
+    return COLL_OK;
+}
+
+/* Memory, and the first weights. */
+static bool make(learner *l)
+{
+    gpt_trainer *const t = l->t;
+
+    if (!gpt_replica_make(t, &l->r, t->with->batch)) return false;
+    gpt_release(t, l->r.gradient);
+    l->r.gradient = gpt_floats(t, GPT_GRADIENTS, leaf_count(l));
+    return l->r.gradient && !coll_sum_begin(&l->sum, 0, leaf_count(l), COLL_F32, NULL);
+}
+
+#ifndef GPT_COMBINED                     /* elastic.c has its own main */
 /* The end of this rank, without a goodbye.  A thread can only leave, and that is no less sudden to the others. */
 static bool dies(const learner *l)
 {
@@ -79,27 +110,15 @@ static bool dies(const learner *l)
     return true;
 }
 
-/* The survivors continue after the last step that any of them has finished; one that has sends its state to all. */
 static int recover(learner *l)
 {
     gpt_trainer *const t = l->t;
-    float *const vectors[] = { l->r.weights, l->r.first, l->r.second };
     coll_comm *left;
     char why[512];
 
     snprintf(why, sizeof why, "%s", coll_error(t->comm));
-    if (coll_shrink(t->comm, &left) || gpt_join(t, left)) return gpt_failed(t);
-    int32_t last[2] = { l->step, -l->step };
-    if (coll_allreduce(t->comm, COLL_IN_PLACE, last, 2, COLL_I32, COLL_MAX)) return gpt_failed(t);
-    if (!t->rank) fprintf(stderr, "leaves: %s; %d ranks continue with step %d\n", why, t->size, last[0] + 1);
-    if (last[0] == -last[1]) return 0;
-    int32_t root = l->step == last[0] ? t->rank : t->size;
-    if (coll_allreduce(t->comm, COLL_IN_PLACE, &root, 1, COLL_I32, COLL_MIN)) return gpt_failed(t);
-    for (int i = 0; i < 3; i++)
-        if (coll_broadcast(t->comm, vectors[i], t->count, COLL_F32, root)) return gpt_failed(t);
-    if (coll_broadcast(t->comm, t->losses, (size_t)last[0], COLL_F64, root)) return gpt_failed(t);
-    l->step = t->known = last[0];
-    note(l);
+    if (coll_shrink(t->comm, &left) || gpt_join(t, left) || catch_up(l)) return gpt_failed(t);
+    if (!t->rank) fprintf(stderr, "leaves: %s; %d ranks continue with step %d\n", why, t->size, l->step + 1);
     return 0;
 }
 
@@ -108,13 +127,8 @@ static int train(gpt_trainer *t)
     learner l = { .t = t, .with = t->own };
 
     if (l.with->kill_rank >= t->size) return gpt_refuse(t, "there is no rank %d to be killed", l.with->kill_rank);
-    if (!gpt_replica_make(t, &l.r, t->with->batch)) return gpt_failed(t);
-    gpt_release(t, l.r.gradient);
-    l.r.gradient = gpt_floats(t, GPT_GRADIENTS, leaf_count(&l));
 
-    const bool has_memory = l.r.gradient && !coll_sum_begin(&l.sum, 0, leaf_count(&l), COLL_F32, NULL);
-
-    int code = !has_memory || gpt_begin(t) ? gpt_failed(t) : 0;
+    int code = !make(&l) || gpt_begin(t) ? gpt_failed(t) : 0;
     while (!code && l.step < t->with->steps) {
         if (dies(&l)) break;
         const coll_status status = step(&l);
@@ -141,3 +155,5 @@ int main(int argc, char **argv)
     return gpt_main(argc, argv, &(gpt_page){ "leaves", "the same bits on any number of ranks, also after a failure", train, rows,
                                              4, &own });
 }
+
+#endif

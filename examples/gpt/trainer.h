@@ -797,9 +797,8 @@ static inline void gpt_parse(int argc, char **argv, const gpt_page *page, const 
 static inline int gpt_main(int argc, char **argv, const gpt_page *page)
 {
     const char *const threads = getenv("COLL_THREADS");
-    gpt_options o = { .threads = threads ? atoi(threads) : 0, .layers = 2, .width = 96, .heads = 4, .context = 64, .batch = 16,
-                      .steps = 600, .seed = 1, .every = 10, .check = 100,
-                      .rate = 3e-3 };
+    gpt_options o = { .threads = threads && atoi(threads) > 1 ? atoi(threads) : 0, .layers = 2, .width = 96, .heads = 4,
+                      .context = 64, .batch = 16, .steps = 600, .seed = 1, .every = 10, .check = 100, .rate = 3e-3 };
     const gpt_row common[] = {
         { "threads", "ranks in this process; 0: it is one", &o.threads, 0, 1024, NULL, NULL, NULL },
         { "steps", "batches to learn from", &o.steps, 1, 1e7, NULL, NULL, NULL },

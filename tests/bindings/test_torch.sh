@@ -90,7 +90,7 @@ from coll_torch import _c') > "$dir/log" 2>&1
 }
 
 test_faults() {
-    timeout 300 "$python" "$tests/faults.py" > "$dir/log" 2>&1
+    timeout 500 "$python" "$tests/faults.py" > "$dir/log" 2>&1
     counted "$(grep -c '^def fault_\|^def ending_' "$tests/faults.py")"
 }
 

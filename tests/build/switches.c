@@ -530,9 +530,7 @@ static void functions(void)
     const int fd = coll_fd(comm);
     CHECK(COLL__HAS_BACKGROUND ? fd >= -1 : fd == -1 && says(coll_error(comm), COLL__PROFILE), "coll_fd: %d, %s", fd,
           coll_error(comm));
-    const coll_status measured = coll_measure(comm), hybrid = coll_neighbors(comm, &self, 1, &self, 1);
-    CHECK(measured == (COLL__HAS_CHOICE ? COLL_OK : COLL_ERR_UNSUPPORTED), "coll_measure: %d, %s", (int)measured,
-          coll_error(comm));
+    const coll_status hybrid = coll_neighbors(comm, &self, 1, &self, 1);
     CHECK(hybrid == (COLL__HAS_NEIGHBOR ? COLL_OK : COLL_ERR_UNSUPPORTED), "coll_neighbors: %d, %s", (int)hybrid,
           coll_error(comm));
     CHECK(coll_sim_time(comm) == 0, "a virtual clock that is not there");

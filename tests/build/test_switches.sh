@@ -201,17 +201,10 @@ no() { # words flags...: no program with these compiles, and the compiler says t
     done
 }
 refused() {
-    for old in SIM TCP THREADS JOINED; do no "as in -DCOLL_ONLY_TRANSPORTS" -DCOLL_NO_$old; done
-    for old in MIXED FP8 MX COMPLEX PAIRS INT8_16; do no "as in -DCOLL_ONLY_TYPES" -DCOLL_NO_$old; done
-    for old in LANES RECORDER BACKGROUND LISTS STRIDES WATCH STOCHASTIC REPRODUCIBLE SCALE; do
-        no "only the profiles (COLL_LEAST, COLL_SMALL, COLL_TINY)" -DCOLL_NO_$old
+    for old in SIM TCP THREADS JOINED MIXED FP8 MX COMPLEX PAIRS INT8_16 NEIGHBORS TUNER LAUNCHERS STDIO MESSAGES LANES RECORDER \
+        BACKGROUND LISTS STRIDES WATCH STOCHASTIC REPRODUCIBLE SCALE ARENA; do
+        no "that was removed: use COLL_ONLY_TRANSPORTS" -DCOLL_NO_$old
     done
-    no "in COLL_ONLY_KINDS" -DCOLL_NO_NEIGHBORS
-    no "use COLL_NO_CHOICE" -DCOLL_NO_TUNER
-    no "use COLL_NO_NETWORKS" -DCOLL_NO_LAUNCHERS
-    no "use COLL_NO_OS" -DCOLL_NO_STDIO
-    no "use COLL_LEAST" -DCOLL_NO_MESSAGES
-    no "gc-sections" -DCOLL_NO_ARENA
     for switch in $every LEAST SMALL TINY PORTABLE WITH_URING WITH_OPENSSL WITH_MPI WITH_NCCL; do
         no "is defined as 0, which" "-DCOLL_${switch#COLL_}=0"
     done
@@ -245,7 +238,7 @@ refused() {
     if [ -s "$dir/file.i" ] && cmp "$dir/file.i" "$dir/flags.i" > "$dir/log"; then ok "COLL_CONFIG_FILE"
     else wrong "COLL_CONFIG_FILE" "$(cat "$dir/log")"; fi
     echo '#define COLL_NO_TUNER' > "$dir/my_coll.h"
-    no "use COLL_NO_CHOICE" -DCOLL_CONFIG_FILE="\"$dir/my_coll.h\""
+    no "that was removed: use COLL_ONLY_TRANSPORTS" -DCOLL_CONFIG_FILE="\"$dir/my_coll.h\""
 }
 
 # ---- two ranks that left out different things, over TCP

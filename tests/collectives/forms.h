@@ -218,7 +218,7 @@ static void form_of_reduction(const form *f, sums *s, int v)
  * wherever the schedule says. */
 static sums form_sent(const form *f, int v)
 {
-    const bool is_root = v == f->root, is_last = form_mod(v - f->root, f->size) == f->size - 1;
+    const bool is_root = v == f->root;
     sums s = { 0, 0 };
 
     if (f->size == 1) return s;
@@ -228,7 +228,6 @@ static sums form_sent(const form *f, int v)
     else if (f->kind == COLL_BROADCAST && form_is(f, "blocks"))
         for (int b = 0; !is_root && b < f->circle; b++) form_add(f, &s, b, 1, 1);
     else if (f->kind == COLL_BROADCAST && form_is(f, "dbtree")) form_two_trees(f, &s, v, false);
-    else if (f->kind == COLL_BROADCAST && form_is(f, "chain")) form_add(f, &s, 0, !is_last, 1);
     else if (f->kind == COLL_BROADCAST && form_is(f, "tree")) form_children(f, &s, v, true);
     else if (f->kind == COLL_BROADCAST) form_children(f, &s, v, false), form_circulant(f, &s, v, FORM_BLOCKS);
     else if (f->kind == COLL_SCATTER && form_is(f, "tree")) form_children(f, &s, v, false);

@@ -50,6 +50,7 @@ static void check_run(const leaves_rule *r, uint64_t seed, uint64_t first, uint6
     CHECK(coll_sum_begin(&s, 0, count, r->type, NULL) == COLL_OK, "%s", coll_error(NULL));
     if (!s) return;
     (void)coll__run_codec_in(&s->codec, r->type, tier, NULL, 0);
+    s->three = coll__run_three(r->type, tier);
     s->streams = first & 1;
     CHECK(coll_sum_add(s, leaf.data) == COLL_OK && coll_sum_restart(s, (int64_t)first) == COLL_OK, "%s", coll_error(NULL));
     for (uint64_t i = first; i < end; i++) {
@@ -317,6 +318,21 @@ static void draw_cuts(random_case *c)
     qsort(c->cuts, (size_t)ranks + 1, sizeof *c->cuts, compare_ints);
 }
 
+/* Some reals of the result of a case. */
+static void expect_result(random_case *c)
+{
+    const size_t reals = c->count * leaves_reals(c->rule);
+    const model_type t = model_type_of(c->rule->type);
+
+    for (int k = 0; k < SAMPLES && reals; k++) {
+        double values[LEAVES_MOST];
+        c->at[k] = k == 0 ? reals - 1 : support_random(&state) % reals;
+        for (int i = 0; i < c->total; i++)
+            values[i] = model_value(&t.part, leaves_real(c->rule, c->seed, (uint64_t)i, c->at[k]));
+        c->expected[k] = leaves_finish(c->rule, leaves_sum(c->rule, values, (uint64_t)c->total), (uint64_t)c->total);
+    }
+}
+
 static void draw_case(random_case *c, int ranks)
 {
     static const size_t counts[] = { 1, 2, 33, 500, 3001, 20000 };
@@ -328,15 +344,7 @@ static void draw_case(random_case *c, int ranks)
     c->count = counts[(random >> 8) % (sizeof counts / sizeof *counts)];
     while (c->count * (size_t)c->total > WORK_MOST) c->count = c->count / 2 + 1, c->total -= c->count <= 2 ? c->total / 2 : 0;
     draw_cuts(c);
-    const size_t reals = c->count * leaves_reals(c->rule);
-    const model_type t = model_type_of(c->rule->type);
-    for (int k = 0; k < SAMPLES; k++) {
-        double values[LEAVES_MOST];
-        c->at[k] = k == 0 ? reals - 1 : support_random(&state) % reals;
-        for (int i = 0; i < c->total; i++)
-            values[i] = model_value(&t.part, leaves_real(c->rule, c->seed, (uint64_t)i, c->at[k]));
-        c->expected[k] = leaves_finish(c->rule, leaves_sum(c->rule, values, (uint64_t)c->total), (uint64_t)c->total);
-    }
+    expect_result(c);
 }
 
 /* The nodes of a run, by coll_sum_... or the oracle; the memory of the latter is returned. */
@@ -414,6 +422,150 @@ static void test_random(const char *world, int ranks, int count)
     free(cases);
 }
 
+/* ---- >>lists: small buffers are packed, a part for each type ---- */
+
+enum { ITEMS_MOST = 20 };
+
+/* The buffers of a list: the same leaves and rule, except for their types. */
+typedef struct list_case { int count; random_case items[ITEMS_MOST]; } list_case;
+
+typedef struct list_plan { const char *world; const list_case *lists; int count; } list_plan;
+
+static bool have_equal_sums(const leaves_rule *a, const leaves_rule *b)
+{
+    return a->wire == b->wire && a->accumulate == b->accumulate && a->op == b->op && a->scale == b->scale && a->flags == b->flags;
+}
+
+static void draw_list(list_case *l, int ranks)
+{
+    static const size_t counts[] = { 0, 1, 2, 33, 500, 3001, 16000, 20000 };
+
+    draw_case(&l->items[0], ranks);
+    l->count = 1 + (int)(support_random(&state) % ITEMS_MOST);
+    for (random_case *c = l->items + 1; c < l->items + l->count; c++) {
+        *c = l->items[0];
+        c->seed = support_random(&state), c->in_place = support_random(&state) & 1;
+        c->count = counts[support_random(&state) % (sizeof counts / sizeof *counts)];
+        while (c->count * (size_t)c->total > WORK_MOST) c->count /= 2;
+        do c->rule = &leaves_rules[support_random(&state) % LEAVES_FLOATS]; while (!have_equal_sums(c->rule, l->items[0].rule));
+        expect_result(c);
+    }
+}
+
+/* The parts of a list of small buffers: one for each type; 0: it has long ones, or many. */
+static int parts_of(const list_case *l)
+{
+    uint64_t types = 0;
+    size_t bytes = 0;
+    int parts = 0;
+
+    for (const random_case *c = l->items; c < l->items + l->count; c++) {
+        const size_t length = c->count * model_type_of(c->rule->type).size;
+        if (length > 64 << 10 || (bytes += length) > 1 << 20) return 0;
+        parts += !(types >> c->rule->type & 1);
+        types |= UINT64_C(1) << c->rule->type;
+    }
+    return parts;
+}
+
+static int run_list(coll_comm *comm, const char *world, const list_case *l)
+{
+    const int me = coll_rank(comm);
+    unsigned char *memory[ITEMS_MOST], *recv[ITEMS_MOST];
+    coll_list_item items[ITEMS_MOST];
+    coll_sum *sums[ITEMS_MOST] = { NULL };
+    coll_call call = leaves_call(l->items[0].rule);
+    coll_request *request = NULL;
+    int wrong = 0;
+
+    for (int i = 0; i < l->count; i++) {
+        const random_case *const c = &l->items[i];
+        coll_call one = leaves_call(c->rule);
+        const coll_status status = bring(c, c->cuts[me], c->cuts[me + 1], &sums[i], &one, &memory[i]);
+        CHECK(!status, "%s", coll_error(NULL));
+        recv[i] = support_need(malloc(c->count * model_type_of(c->rule->type).size + 1));
+        items[i] = (coll_list_item){ one.send, recv[i], one.count, one.type };
+        if (c->in_place && sums[i] && sums[i]->codec.direct && one.leaves > 0) {
+            items[i].recv = (void *)(uintptr_t)one.send;
+            if (i & 1) items[i].send = COLL_IN_PLACE;
+        }
+        call.first_leaf = one.first_leaf, call.leaves = one.leaves;
+    }
+    call.kind = COLL_ALLREDUCE_LIST, call.type = 0, call.list = items, call.list_count = l->count;
+    CHECK(!coll_prepare(comm, &call, &request), "%s", coll_error(comm));
+    const int parts = request ? coll__list_of(request)->count : 0;
+    CHECK(!parts_of(l) || parts == parts_of(l), "%s: %d buffers are %d parts and not %d", world, l->count, parts, parts_of(l));
+    coll_request_free(request);
+    const coll_status status = carry_out(comm, &call, l->items[0].style, false);
+    for (int i = 0; i < l->count; i++) {
+        const random_case *const c = &l->items[i];
+        const model_type t = model_type_of(c->rule->type);
+        int off = 0;
+        for (int k = 0; k < SAMPLES && !status && c->count; k++)
+            off += support_load(&t.part, (unsigned char *)items[i].recv + c->at[k] * t.part.size) != c->expected[k];
+        wrong += off || status;
+        check_result(comm, world, c->rule, c->cuts, c->count, status ? coll_error(comm) : off ? "other bits in a list" : NULL);
+        coll_sum_free(sums[i]);
+        free(recv[i]);
+        free(memory[i]);
+    }
+    return wrong;
+}
+
+static int run_lists(coll_comm *comm, void *arg)
+{
+    const list_plan *const p = arg;
+    int wrong = 0;
+
+    for (int i = 0; i < p->count; i++) wrong += run_list(comm, p->world, &p->lists[i]);
+    return wrong != 0;
+}
+
+static void test_lists(const char *world, int ranks, int count)
+{
+    list_case *const lists = support_need(malloc((size_t)count * sizeof *lists));
+    list_plan p = { world, lists, count };
+
+    for (int i = 0; i < count; i++) draw_list(&lists[i], ranks);
+    CHECK(support_run(world, ranks, run_lists, &p) == 0, "%s, %d ranks", world, ranks);
+    free(lists);
+}
+
+/* ---- >>long vectors, where ranks share memory ---- */
+
+enum { TIMES = 12, LONG_COUNT = 300000 };         /* a call tries two kinds of stores five times each         */
+
+/* A sum over several nodes of a rank sends no more than the plain sum does. */
+static int run_long(coll_comm *comm, void *arg)
+{
+    const random_plan *const p = arg;
+    const size_t count = p->cases[0].count;
+    float *const x = support_need(calloc(count, sizeof *x));
+    uint64_t sent[3], received;
+
+    coll_traffic(comm, &sent[0], &received);
+    int wrong = coll_allreduce(comm, COLL_IN_PLACE, x, count, COLL_F32, COLL_SUM) != COLL_OK;
+    coll_traffic(comm, &sent[1], &received);
+    free(x);
+    wrong += run_cases(comm, arg);
+    coll_traffic(comm, &sent[2], &received);
+    const uint64_t plain = sent[1] - sent[0], leaves = sent[2] - sent[1];
+    CHECK(leaves <= TIMES * plain + count, "%s, rank %d: %d sums over leaves sent %llu bytes, a plain one %llu", p->world,
+          coll_rank(comm), TIMES, (unsigned long long)leaves, (unsigned long long)plain);
+    return wrong != 0;
+}
+
+static void test_long(const char *world)
+{
+    random_case cases[TIMES] = { { .rule = &leaves_rules[0], .seed = support_random(&state), .ranks = 3, .total = 7,
+                                   .cuts = { 0, 3, 6, 7 }, .count = LONG_COUNT } };
+    random_plan p = { world, cases, TIMES };
+
+    expect_result(&cases[0]);
+    for (int i = 1; i < TIMES; i++) cases[i] = cases[0];
+    CHECK(support_run(world, 3, run_long, &p) == 0, "%s: %d elements", world, LONG_COUNT);
+}
+
 int main(int argc, char **argv)
 {
     const char *const list = argc > 1 ? argv[1] : NULL;
@@ -433,8 +585,12 @@ int main(int argc, char **argv)
     }
     for (const char *world; (world = support_world_next(list, &at));) {
         test_splits(world, most, part, parts);
+        if (part == 1 && (!strcmp(world, "threads") || !strcmp(world, "tcp-domain"))) test_long(world);
         for (size_t i = 0; part == 1 && i < sizeof sizes / sizeof *sizes; i++)
-            if (strncmp(world, "tcp", 3) || sizes[i] <= 9) test_random(world, sizes[i], cases);
+            if (strncmp(world, "tcp", 3) || sizes[i] <= 9) {
+                test_random(world, sizes[i], cases);
+                test_lists(world, sizes[i], sizes[i] > 9 ? 2 : cases / 2);
+            }
     }
     return CHECK_DONE();
 }

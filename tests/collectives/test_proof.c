@@ -678,7 +678,7 @@ static bool is_timed_exactly(const coll__algorithm *a)
 {
     if (!strcmp(a->name, "blocks") || !strcmp(a->name, "dbtree")) return false;
     if (!strcmp(a->name, "tree")) return a->kind == COLL_BROADCAST;
-    if (a->kind == COLL_BROADCAST) return !strcmp(a->name, "chain");
+    if (a->kind == COLL_BROADCAST) return false;
     if (a->kind == COLL_REDUCE || a->kind == COLL_GATHER) return !strcmp(a->name, "direct");
     if (!strcmp(a->name, "census")) return a->kind == COLL_ALLREDUCE;
     return a->kind != COLL_EXSCAN && (a->kind != COLL_ALLTOALL || !a->has_radix);

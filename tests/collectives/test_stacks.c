@@ -86,7 +86,6 @@ static void moves(rank *r)
     coll_request_free(request);
     const coll_call call = { .kind = COLL_ALLREDUCE, .send = r->in, .recv = r->out, .count = 9, .type = COLL_F32 };
     r->wrong += coll_explain(c, &call, text, sizeof text) <= 0 || coll_link_text(c, text, sizeof text) <= 0;
-    r->wrong += coll_measure(other) != COLL_OK;
     r->wrong += coll_free(other) != COLL_OK;
     r->wrong += coll_convert_stochastic(r->out, COLL_F16, r->in, COLL_F32, COUNT, 1, 2) != COLL_OK;
     r->wrong += coll_reduce_local(r->out, r->in, COUNT, COLL_F32, COLL_SUM) != COLL_OK;

@@ -18,8 +18,8 @@ static int loop_worker(coll_comm *comm, void *arg)
     const double scale = support_scale();
 
     (void)arg;
-    for (way how = 0; how < WAYS; how++) flock_play(comm, how);
-    for (int more = 0; more < (int)(3 * scale); more++) flock_play(comm, BY_ANY);
+    for (way how = 0; how < WAYS; how++) crowd_play(comm, how);
+    for (int more = 0; more < (int)(3 * scale); more++) crowd_play(comm, BY_ANY);
     return 0;
 }
 
@@ -250,6 +250,33 @@ static int test_limit_worker(coll_comm *comm, void *arg)
     return 0;
 }
 
+/* A test that finds the call ended returns its status, also behind the time limit. */
+static int test_ended_worker(coll_comm *comm, void *arg)
+{
+    enum { LIMIT_MS = 20 };
+    static int is_over;                           /* rank 1 has its result, to which rank 0 has nothing to add */
+    const int rank = coll_rank(comm);
+    int64_t x = 1, sum = 0;
+    const coll_call limited = { .kind = COLL_ALLREDUCE, .send = &x, .recv = &sum, .count = 1, .type = COLL_I64,
+                                .timeout_ms = rank == 0 ? LIMIT_MS : 0 };
+    coll_request *r = NULL;
+
+    (void)arg;
+    if (rank != 0) {
+        CHECK(!coll_recv(comm, &x, 1, COLL_I64, 0, 1) && !coll_run(comm, &limited), "%s", coll_error(comm));
+        __atomic_store_n(&is_over, 1, __ATOMIC_SEQ_CST);
+        return coll_barrier(comm);
+    }
+    __atomic_store_n(&is_over, 0, __ATOMIC_SEQ_CST);
+    CHECK(!coll_start(comm, &limited, &r) && coll_test(r) == COLL_PENDING, "%s", coll_error(comm));
+    CHECK(!coll_send(comm, &x, 1, COLL_I64, 1, 1), "%s", coll_error(comm));
+    usleep(2 * LIMIT_MS * 1000);                  /* the time limit is over                                   */
+    while (!__atomic_load_n(&is_over, __ATOMIC_SEQ_CST)) sched_yield();
+    CHECK(coll_test(r) == COLL_OK && sum == 2, "%s: %s", case_name, coll_error(comm));
+    coll_request_free(r);
+    return coll_barrier(comm);
+}
+
 static void nonsense_case(const void *arg)
 {
     coll_request *none[2] = { NULL, NULL };
@@ -312,6 +339,7 @@ int main(int argc, char **argv)
         if (!is_sim && support_listed(parts, "ends")) run(limit_worker, 3, "a time limit");
         if (support_listed(parts, "ends")) run(some_worker, 2, "coll_test_all: some are finished");
         if (!is_sim && support_listed(parts, "ends")) run(test_limit_worker, 2, "coll_test_all: a time limit");
+        if (!strcmp(world, "threads") && support_listed(parts, "ends")) run(test_ended_worker, 2, "coll_test: ended");
         if (is_tcp && support_listed(parts, "ends")) run(left_worker, 2, "forked and freed");
         if (!strcmp(world, "threads") && support_listed(parts, "ends")) run(left_worker, 3, "forked and freed");
     }

@@ -3,7 +3,7 @@
  * all know that nothing more happens.  Then they shrink a communicator that has failed, and agree there.
  *
  *     test_agree [WORLD,...] [PART,...]         WORLD: poll, uring, hybrid, threads, sim
- *                                               PART: quiet, kills, sends, stops, chance
+ *                                               PART: pairs, late, quiet, kills, sends, stops, chance
  *     test_agree PLAN [TIMES]                   PLAN: as a failure prints it, from "poll, 5 ranks" on
  *
  * COLL_TEST_SEED=... replays `chance`; COLL_TEST_SCALE says how much of it there is. */
@@ -122,7 +122,10 @@ static void agree_all(coll_comm *comm, int me, const fate *mine, report *r)
         }
         r->results[r->calls++] = (result){ flags & ~(uint64_t)OVER, failed_of(comm) };
         int32_t one = 1, sum = 0;
-        if (used == COLL_OK) used = coll_allreduce(comm, &one, &sum, 1, COLL_I32, COLL_SUM);
+        const bool is_used = used == COLL_OK;
+        if (is_used) used = coll_allreduce(comm, &one, &sum, 1, COLL_I32, COLL_SUM);
+        CHECK(!is_used || used != COLL_ERR_PEER || failed_of(comm), "%s: rank %d: no rank has failed: %s", case_name, me,
+              coll_error(comm));
         CHECK(used || sum == coll_size(comm), "%s: rank %d: the sum is %d", case_name, me, (int)sum);
     }
 }
@@ -340,6 +343,74 @@ static void quiet_case(const void *arg)
     }
 }
 
+/* Two threads of each rank agree at the same time, on two communicators of the same ranks.  Then the last rank leaves; the
+ * others agree in one thread, and in the other one read who has failed. */
+typedef struct pair { coll_comm *comm; int me, size, first, is_over; } pair;
+
+static void *pair_agree(void *at)
+{
+    const pair *own = at;
+
+    for (int call = own->first; call < CALLS_MOST; call += 2) {
+        uint64_t flags = flags_of(own->me, call), all = UINT64_MAX;
+        for (int i = 0; i < own->size; i++) all &= flags_of(i, call);
+        const coll_status status = coll_agree(own->comm, &flags);
+        CHECK(status == COLL_OK && flags == all, "%s: rank %d: call %d: %d: %#llx, not %#llx: %s", case_name, own->me, call,
+              (int)status, (unsigned long long)flags, (unsigned long long)all, coll_error(own->comm));
+        if (status != COLL_OK) break;
+    }
+    return NULL;
+}
+
+static void *pair_look(void *at)
+{
+    const pair *own = at;
+    const unsigned last = 1u << (own->size - 1);
+
+    while (!__atomic_load_n(&own->is_over, __ATOMIC_SEQ_CST)) {
+        const unsigned failed = failed_of(own->comm);
+        CHECK(failed == last, "%s: rank %d: %#x have failed", case_name, own->me, failed);
+        sched_yield();
+    }
+    return NULL;
+}
+
+static int pair_main(coll_comm *comm, void *arg)
+{
+    pair first = { comm, coll_rank(comm), coll_size(comm), 0, 0 }, second = first;
+    pthread_t other;
+
+    (void)arg;
+    second.first = 1;
+    if (coll_dup(comm, &second.comm) || pthread_create(&other, NULL, pair_agree, &second)) return 1;
+    (void)pair_agree(&first);
+    pthread_join(other, NULL);
+    if (first.me < first.size - 1) {
+        while (coll_barrier(comm) == COLL_OK) continue;
+        if (pthread_create(&other, NULL, pair_look, &second)) return 1;
+        for (int call = 0; call < CALLS_MOST; call++) {
+            uint64_t flags = flags_of(first.me, call), all = UINT64_MAX;
+            for (int i = 0; i < first.size - 1; i++) all &= flags_of(i, call);
+            const coll_status status = coll_agree(comm, &flags);
+            CHECK(status == COLL_OK && flags == all, "%s: rank %d: call %d without one: %d: %#llx, not %#llx: %s", case_name,
+                  first.me, call, (int)status, (unsigned long long)flags, (unsigned long long)all, coll_error(comm));
+        }
+        __atomic_store_n(&second.is_over, 1, __ATOMIC_SEQ_CST);
+        pthread_join(other, NULL);
+    }
+    (void)coll_free(second.comm);
+    return 0;
+}
+
+static void pairs_case(const void *arg)
+{
+    const coll_config config = { .log_level = COLL_LOG_ERROR };
+
+    snprintf(case_name, sizeof case_name, "%s: two threads of each rank", (const char *)arg);
+    for (int size = 2; size <= 4; size++)
+        CHECK(support_run_config(arg, size, &config, pair_main, NULL) == 0, "%s: %d ranks", case_name, size);
+}
+
 static void kills_case(const void *arg)
 {
     static const int delays[] = { 0, 100, 200, 400, 800 };
@@ -428,6 +499,59 @@ static void threads_case(const void *arg)
         }
 }
 
+/* The last rank is too late, and given up.  It keeps its communicator: the others do not wait for it any more.  The time of the
+ * rank before it is over first.  By messages that one may wait for another, which is not late itself: then no rank is named. */
+enum { LATE_MS = 500 };
+
+typedef struct late { const char *world, *algorithm; int left; } late;        /* left: ranks that have not agreed */
+
+static int late_main(coll_comm *comm, void *arg)
+{
+    const int me = coll_rank(comm), last = coll_size(comm) - 1;
+    late *const own = arg;
+    int *const left = &own->left;
+    const bool is_named = !strcmp(own->world, "threads") && !own->algorithm, is_virtual = !strcmp(own->world, "sim");
+    const int64_t began = now_ms();
+    const coll_call barrier = { .kind = COLL_BARRIER, .algorithm = own->algorithm,
+                                .timeout_ms = (int)support_scaled(me == last - 1 ? LATE_MS : 3 * LATE_MS) };
+    uint64_t flags = flags_of(me, 0), all = UINT64_MAX;
+    coll_request *never = NULL;
+
+    if (coll_barrier(comm)) return 1;             /* connections are there                                    */
+    if (me == last && is_virtual && coll_irecv(comm, &flags, 1, COLL_U64, 0, 1, &never)) return 1;
+    while (me == last && (is_virtual ? coll_test(never) == COLL_PENDING : __atomic_load_n(left, __ATOMIC_SEQ_CST) > 0))
+        sched_yield();
+    CHECK(coll_run(comm, &barrier) == COLL_ERR_TIMEOUT, "%s: rank %d: %s", case_name, me, coll_error(comm));
+    CHECK(!(failed_of(comm) & ~(1u << last)), "%s: rank %d: %#x have failed: %s", case_name, me, failed_of(comm),
+          coll_error(comm));
+    CHECK(!is_named || failed_of(comm), "%s: rank %d: no rank is named: %s", case_name, me, coll_error(comm));
+    coll_request_free(never);
+    if (is_virtual) return 0;
+    const coll_status status = coll_agree(comm, &flags);
+    for (int i = 0; i < last; i++) all &= flags_of(i, 0);
+    CHECK(status == (me == last ? COLL_ERR_PEER : COLL_OK) && (me == last || (flags == all && failed_of(comm) == 1u << last)),
+          "%s: rank %d: %d: %#llx without %#x: %s", case_name, me, (int)status, (unsigned long long)flags, failed_of(comm),
+          coll_error(comm));
+    CHECK(me == last || !is_named || now_ms() - began < support_scaled(START_MS / 2), "%s: rank %d: it took %d ms", case_name,
+          me, (int)(now_ms() - began));
+    __atomic_sub_fetch(left, me != last, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+static void late_case(const void *arg)
+{
+    static const char *const algorithms[] = { NULL, "circulant:2", "tree:2", "tree:4" };
+
+    for (int size = 4; size <= 5; size++)
+        for (int k = 0; k < 4; k++) {
+            late own = { arg, algorithms[k], size - 1 };
+            const coll_config config = { .start_timeout_ms = k || strcmp(own.world, "threads") ? START_MS : 10 * START_MS,
+                                         .log_level = COLL_LOG_NONE, .liveness_timeout_ms = LIVENESS_MS };
+            snprintf(case_name, sizeof case_name, "%s: %d ranks, one too late, %s", own.world, size, k ? algorithms[k] : "");
+            CHECK(support_run_config(arg, size, &config, late_main, &own) == 0, "%s", case_name);
+        }
+}
+
 static void sim_case(const void *arg)
 {
     const int first = *(const int *)arg;
@@ -453,7 +577,7 @@ static void replay_case(const void *arg) { run_plan(arg); }
 
 int main(int argc, char **argv)
 {
-    static const char *const worlds[] = { "poll", "uring", "hybrid" };
+    static const char *const worlds[] = { "poll", "uring", "hybrid" }, *const paired[] = { "threads", "hybrid", "tcp-poll" };
     const char *wanted = argc > 1 ? argv[1] : NULL, *parts = argc > 2 ? argv[2] : NULL;
 
     cases_begin();
@@ -467,8 +591,16 @@ int main(int argc, char **argv)
     world = "sim";
     for (int first = 0; first < 6 && support_listed(wanted, world); first++)
         run_case_within(CASE_SECONDS, sim_case, &first, "two die");
+    if (support_listed(wanted, world)) run_case_within(CASE_SECONDS, late_case, world, "one is too late");
     world = "threads";
     if (support_listed(wanted, world)) run_case_within(CASE_SECONDS, threads_case, NULL, "abort and leave");
+    for (size_t i = 0; i < sizeof paired / sizeof *paired; i++) {
+        world = paired[i] + 4 * (i > 1);
+        if (support_listed(wanted, world) && support_listed(parts, "pairs"))
+            run_case_within(CASE_SECONDS, pairs_case, paired[i], "two threads agree");
+        if (support_listed(wanted, world) && support_listed(parts, "late"))
+            run_case_within(CASE_SECONDS, late_case, paired[i], "one is too late");
+    }
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
         world = worlds[i];
         if (!support_listed(wanted, world)) continue;

@@ -1,6 +1,6 @@
-/* test_disagree.c - one rank makes another call than the others: another root, count, type, operation or kind.  A rank must get
- * an error, from that call, from the next one, or from coll_free.  If all agree, no rank gets one.  No rank completes a call with
- * COLL_OK if it begins it after others have abandoned it.
+/* test_disagree.c - one rank makes another call than the others: another root, count, type, operation, algorithm or kind.  A rank
+ * must get an error, from that call, from the next one, or from coll_free.  If all agree, no rank gets one.  No rank completes a
+ * call with COLL_OK if it begins it after others have abandoned it.
  *
  *     test_disagree [WORLD,...] [CASES] [list]           CASES: so many at random in each world (default 40; 0: all of them)
  *                                                        list: print each case in which no rank gets an error
@@ -19,13 +19,15 @@ enum { RANKS_MOST = 8, COUNT_MOST = 40000, CALLS_MOST = 3, CASE_SECONDS = 20, ST
 
 /* ---- >>cases ---- */
 
-typedef enum wrong { NOTHING, ROOT, COUNT, TYPE, OP, KIND, WRONGS } wrong;
-static const char *const wrong_names[] = { "nothing", "root", "count", "type", "op", "kind" };
+typedef enum wrong { NOTHING, ROOT, COUNT, TYPE, OP, ALGORITHM, KIND, WRONGS } wrong;
+static const char *const wrong_names[] = { "nothing", "root", "count", "type", "op", "algorithm", "kind" };
 
-/* What follows the call in which one rank errs: nothing, the same call again (the rank errs again), the same call without an
- * error, or a barrier. */
-typedef enum then { FREE, AGAIN, RIGHT, BARRIER, THENS } then;
-static const char *const then_names[] = { "coll_free", "the same again", "the same rightly", "a barrier" };
+/* What follows the call in which one rank errs: nothing, the same call again (the rank errs again), a barrier, or calls without
+ * an error: the same ones, and then a barrier. */
+typedef enum then { FREE, AGAIN, BARRIER, RIGHT, RIGHT_2, RIGHT_5, THENS } then;
+static const char *const then_names[] = { "coll_free", "the same again", "a barrier", "the same rightly",
+                                          "the same rightly twice", "the same rightly 5 times" };
+static const int rights[] = { 0, 0, 0, 1, 2, 5 };
 
 static const coll_kind kinds[] = {
     COLL_BROADCAST, COLL_REDUCE, COLL_GATHER, COLL_SCATTER, COLL_GATHERV, COLL_SCATTERV, COLL_SCAN, COLL_EXSCAN, COLL_ALLREDUCE,
@@ -38,8 +40,15 @@ static const size_t counts[] = { 1, 100, 3000, COUNT_MOST };                    
 
 /* Algorithms that a broadcast and a reduce may have; NULL: what the tuner or the transport chooses. */
 static const char *const algorithms[][8] = {
-    [COLL_BROADCAST] = { NULL, "tree:2", "tree:4", "scatter:2", "blocks:3", "chain:3", "dbtree:4", NULL },
+    [COLL_BROADCAST] = { NULL, "tree:2", "tree:4", "scatter:2", "blocks:3", "dbtree:4", NULL },
     [COLL_REDUCE] = { NULL, "gather:2", "direct", "tree:2", "blocks:3", "dbtree:4", NULL },
+};
+
+/* The algorithm of a rank that alone names one.  It uses messages, and the others may share memory. */
+static const char *const other_algorithms[] = {
+    [COLL_BROADCAST] = "tree:3", [COLL_REDUCE] = "tree:3", [COLL_GATHER] = "tree", [COLL_SCATTER] = "tree",
+    [COLL_GATHERV] = "tree", [COLL_SCATTERV] = "tree", [COLL_SCAN] = "gather", [COLL_EXSCAN] = "chain", [COLL_ALLREDUCE] = "ring",
+    [COLL_ALLGATHER] = "ring", [COLL_ALLTOALL] = "direct", [COLL_REDUCE_SCATTER] = "tree", [COLL_BARRIER] = "tree"
 };
 
 typedef struct scenario {
@@ -51,6 +60,7 @@ typedef struct scenario {
     size_t    count;
     const char *algorithm;
     bool      is_derived;                         /* in a communicator that was made by coll_dup              */
+    bool      polls;                              /* the rank that errs tests, where the others wait          */
     int       late, late_us;                      /* the delay of this rank                                   */
 } scenario;
 
@@ -75,7 +85,7 @@ static bool is_a_case(const scenario *s)
     if (s->what == OP && !reduces(s->kind)) return false;
     if ((s->what == COUNT || s->what == TYPE) && s->kind == COLL_BARRIER) return false;
     if (s->what == COUNT && is_v && s->odd == s->root) return false;         /* the others have theirs right, each          */
-    if (s->next == RIGHT && s->what == NOTHING) return false;
+    if (rights[s->next] > 0 && s->what == NOTHING) return false;
     if (s->algorithm && s->what == KIND) return false;
     return true;
 }
@@ -115,7 +125,14 @@ static coll_status call(coll_comm *comm, bool errs)
         else c.recv_counts = NULL;
     }
     if (c.kind == COLL_BARRIER) c = (coll_call){ .kind = COLL_BARRIER };
-    return coll_run(comm, &c);
+    if (what == ALGORITHM) c.algorithm = s->algorithm ? NULL : other_algorithms[s->kind];
+    if (!s->polls || rank != s->odd) return coll_run(comm, &c);
+    coll_request *request;
+    coll_status status = coll_start(comm, &c, &request);
+    if (status < 0) return status;
+    while ((status = coll_test(request)) == COLL_PENDING) if (strcmp(s->world, "sim")) sched_yield();
+    coll_request_free(request);
+    return status;
 }
 
 static int worker(coll_comm *comm, void *arg)
@@ -129,8 +146,10 @@ static int worker(coll_comm *comm, void *arg)
     coll_comm *const in = other ? other : comm;
     if (rank == s->late && strcmp(s->world, "sim")) usleep((useconds_t)s->late_us);
     told[rank][0] = call(in, true);
-    if (told[rank][0] == COLL_OK && s->next != FREE)
-        told[rank][1] = s->next == BARRIER ? coll_barrier(in) : call(in, s->next == AGAIN);
+    if (told[rank][0] == COLL_OK && s->next == AGAIN) told[rank][1] = call(in, true);
+    for (int i = 0; i < rights[s->next] && told[rank][0] == COLL_OK && told[rank][1] == COLL_OK; i++)
+        told[rank][1] = call(in, false);
+    if (told[rank][0] == COLL_OK && told[rank][1] == COLL_OK && s->next >= BARRIER) told[rank][1] = coll_barrier(in);
     if (other) told[rank][2] = coll_free(other);
     if (!strcmp(s->world, "sim")) told[rank][3] = coll_free(comm);
     return 0;
@@ -145,11 +164,11 @@ static const char *describe(const scenario *s)
 {
     static char text[300];
 
-    snprintf(text, sizeof text, "%s: %d ranks, %s of %zu%s%s%s root %d, rank %d has another %s (%d), then %s; rank %d is %d us "
-             "late", s->world, s->size, coll_kind_name(s->kind), s->count, s->algorithm ? " by " : "",
+    snprintf(text, sizeof text, "%s: %d ranks, %s of %zu%s%s%s root %d, rank %d%s has another %s (%d), then %s; rank %d is "
+             "%d us late", s->world, s->size, coll_kind_name(s->kind), s->count, s->algorithm ? " by " : "",
              s->algorithm ? s->algorithm : "",
-             s->is_derived ? " in a derived communicator," : "", s->root, s->odd, wrong_names[s->what], s->other_root,
-             then_names[s->next], s->late, s->late_us);
+             s->is_derived ? " in a derived communicator," : "", s->root, s->odd, s->polls ? ", which tests," : "",
+             wrong_names[s->what], s->other_root, then_names[s->next], s->late, s->late_us);
     return text;
 }
 
@@ -171,10 +190,9 @@ static void try(const scenario *s)
         bool is_odd = false;
         int first = 0;
         for (int k = 0; k < 4 && !first; k++) first = told[i][k];
-        /* no rank can go on; or rank 0, which compares the waiting calls, has left */
+        /* rank 0, which compares the waiting calls, has left */
         const bool is_silent = !told[0][0] && !told[0][1] && !told[0][2] && !told[0][3];
-        const bool has_no_detector = !strcmp(s->world, "sim") || (i > 0 && is_silent);
-        const bool is_still = first == COLL_ERR_TIMEOUT && has_no_detector;
+        const bool is_still = first == COLL_ERR_TIMEOUT && i > 0 && is_silent && strcmp(s->world, "sim");
         is_odd = first != COLL_OK && !is_still && first != COLL_ERR_MISMATCH && first != COLL_ERR_PEER
               && first != COLL_ERR_UNSUPPORTED;
         errors += first != COLL_OK;
@@ -201,6 +219,17 @@ static void try_known(const char *world)
             .algorithm = "tree:2", .is_derived = true }, 5 },         /* no rank waits for another in messages    */
         { { .kind = COLL_BROADCAST, .what = ROOT, .next = BARRIER, .size = 8, .odd = 5, .root = 4, .other_root = 6, .count = 100,
             .algorithm = "tree:4", .is_derived = true, .late = 4, .late_us = 517 }, 2 },      /* one waits in the call before */
+        { { .kind = COLL_ALLREDUCE, .what = ALGORITHM, .next = BARRIER, .size = 3, .odd = 1, .count = 100, .polls = true }, 2 },
+        { { .kind = COLL_BROADCAST, .what = ALGORITHM, .next = BARRIER, .size = 3, .odd = 2, .count = 1, .polls = true }, 2 },
+        { { .kind = COLL_BROADCAST, .what = ALGORITHM, .next = BARRIER, .size = 3, .odd = 2, .count = 1 }, 2 },
+        /* the others end two or more calls behind the one in which it waits */
+        { { .kind = COLL_REDUCE, .what = ROOT, .next = RIGHT_2, .size = 4, .odd = 3, .root = 3, .other_root = 2, .count = 100,
+            .algorithm = "gather:2" }, 1 },
+        { { .kind = COLL_REDUCE, .what = ROOT, .next = RIGHT_5, .size = 4, .odd = 3, .root = 3, .other_root = 2, .count = 100,
+            .algorithm = "gather:2", .is_derived = true, .polls = true }, 1 },
+        { { .kind = COLL_BROADCAST, .what = ROOT, .next = RIGHT_5, .size = 5, .odd = 4, .other_root = 2, .count = 40000,
+            .algorithm = "tree:2" }, 1 },
+        { { .kind = COLL_SCAN, .what = ALGORITHM, .next = RIGHT_5, .size = 4, .odd = 3, .count = 100, .polls = true }, 1 },
     };
 
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
@@ -260,6 +289,39 @@ static void try_late(const char *world)
         }
 }
 
+/* ---- >>more prepared calls than a fingerprint has numbers for ---- */
+
+static int many_worker(coll_comm *comm, void *arg)
+{
+    enum { NUMBERS = 4096 };
+    static float in[RANKS_MOST][2], out[RANKS_MOST][2][2];
+    const int rank = coll_rank(comm);
+    coll_request *both[2] = { NULL, NULL };
+
+    (void)arg;
+    for (int i = 0; i < NUMBERS; i++) {           /* those that are kept have the last number, and differ     */
+        const coll_call c = { .kind = COLL_ALLREDUCE, .send = in[rank], .recv = out[rank][i % 2], .count = 1 + (size_t)i % 2,
+                              .type = COLL_F32, .op = COLL_SUM, .algorithm = "ring" };
+        coll_request_free(both[i % 2]);
+        if (coll_prepare(comm, &c, &both[i % 2]) || (i % 32 == 0 && coll_barrier(comm))) return 1;
+    }
+    if (rank == 2) usleep(1000 * (useconds_t)LATE_LIMIT_MS);      /* the others wait, each in another call            */
+    for (int i = 0; i < 2; i++) if (coll_restart(both[(i + rank) % 2])) return 1;
+    for (int i = 0; i < 2; i++) told[rank][i] = coll_wait(both[(i + rank) % 2]);
+    CHECK(!told[rank][0] && !told[rank][1], "prepared calls in another order: rank %d: %s", rank, coll_error(comm));
+    for (int i = 0; i < 2; i++) coll_request_free(both[i]);
+    return 0;
+}
+
+static void try_many(const char *world)
+{
+    const coll_config config = { .log_level = COLL_LOG_NONE };
+
+    support_limit(3 * CASE_SECONDS, NULL);
+    support_on_free = NULL;
+    CHECK(support_run_config(world, 3, &config, many_worker, NULL) == 0, "%s: prepared calls in another order", world);
+}
+
 static uint64_t state;
 
 static unsigned drawn(unsigned below)
@@ -278,6 +340,7 @@ static void draw_rest(scenario *s)
     s->late = (int)drawn((unsigned)s->size);
     s->late_us = drawn(3) ? 0 : (int)drawn(3000);
     s->is_derived = drawn(3) == 0;
+    s->polls = drawn(3) == 0;
     const size_t has = sizeof algorithms / sizeof *algorithms;
     int n = 1;
     if ((size_t)s->kind < has && drawn(2)) {
@@ -321,13 +384,13 @@ int main(int argc, char **argv)
 
     state = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL);
     lists = argc > 3 && !strcmp(argv[3], "list");
-    printf("COLL_TEST_SEED=%llu\n", (unsigned long long)state);
     setvbuf(stdout, NULL, _IOLBF, 0);
+    printf("COLL_TEST_SEED=%llu\n", (unsigned long long)state);
     setenv("COLL_DEBUG", "none", 1);              /* each mistake is a line on the log                        */
     while ((world = support_world_next(worlds, &at)) != NULL) {
         tried = untold = 0;
         try_known(world);
-        if (strcmp(world, "sim")) try_late(world);
+        if (strcmp(world, "sim")) try_late(world), try_many(world);
         if (cases > 0) try_some(world, cases);
         else try_all(world);
         printf("%s: %d cases, no rank gets an error in %d\n", world, tried, untold);

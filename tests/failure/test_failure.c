@@ -806,7 +806,7 @@ static void await_line(coll_comm *comm, int peer)
     CHECK(coll_irecv(comm, &n, 1, COLL_I32, peer, 8, &request) == COLL_OK, "%s: irecv", case_name);
     while (!is_met && coll_test(request) == COLL_PENDING) {
         pthread_mutex_lock(&p->lock);
-        is_met = peer < p->line_count && p->lines[peer].is_met;
+        is_met = p->detector.lines[peer].is_met;
         pthread_mutex_unlock(&p->lock);
         sched_yield();
     }

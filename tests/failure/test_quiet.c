@@ -25,7 +25,7 @@ typedef struct scene {
 static void dial(coll_comm *comm, int rank, uint32_t epoch)
 {
     const coll__tcp *tcp = inside_tcp(comm);
-    const coll__address a = coll__endpoint_address(tcp, rank, 0);
+    const coll__address a = coll__endpoint_address(&tcp->endpoints[rank], 0, tcp->network.scope);
     const coll__hello hello = { .rank = 0, .size = RANKS - 1, .to = rank, .purpose = COLL__PURPOSE_JOIN, .epoch = epoch };
     const int fd = coll__socket(coll__family_of(&a), SOCK_STREAM, true);
     unsigned char bytes[COLL__HELLO_LENGTH], rest[COLL__CONTROL_LENGTH];

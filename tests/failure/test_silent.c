@@ -5,8 +5,8 @@
  *
  *     call        the others are in collectives through shared memory, or through messages
  *     abort       one of them calls coll_abort, as one is stopped
- *     behind      a stopped rank is continued when the others have gone on without it, and freed the communicator, except one
- *                 that was stopped meanwhile: coll_shrink waits for that one less long than for one that would make a quorum
+ *     behind      a stopped rank is continued when the others have gone on without it, freed the communicator, and compute,
+ *                 except one that was stopped meanwhile: it learns from those that compute that it is given up
  */
 #define _GNU_SOURCE
 #include "../../coll.h"
@@ -128,7 +128,7 @@ static void scene_case(const void *arg)
 
 /* ---- >>behind ---- */
 
-enum { BEHIND = 4, KILLED = 1, STOPS_LATER = 3, BEHIND_LIVENESS_MS = 1000, BEHIND_START_MS = 30000 };
+enum { BEHIND = 4, KILLED = 1, STOPS_LATER = 3, BEHIND_LIVENESS_MS = 1000, BEHIND_START_MS = 20000 };
 
 static void behind_main(int rank, const char *address)
 {
@@ -154,7 +154,7 @@ static void behind_main(int rank, const char *address)
     coll_free(comm);
     (void)__atomic_add_fetch(&board->is_struck, 1, __ATOMIC_SEQ_CST);
     while (rank != BEHIND && __atomic_load_n(&board->is_struck, __ATOMIC_SEQ_CST) < RANKS - 2)
-        (void)poll(NULL, 0, 5);                   /* it computes, and answers no rank                         */
+        (void)poll(NULL, 0, 5);                   /* it computes                                              */
     coll_free(left);
     exit(check__failed > 0);
 }
@@ -191,8 +191,8 @@ static void behind_case(const void *arg)
         CHECK(board->ranks[i].shrunk == (is_out ? COLL_ERR_PEER : COLL_OK) && board->ranks[i].size == (is_out ? 0 : RANKS - 2),
               "%s: rank %d: %d, %d ranks: %s", case_name, i, (int)board->ranks[i].shrunk, board->ranks[i].size,
               board->ranks[i].sentence);
-        if (is_out) CHECK(board->ranks[i].whole_ms < support_scaled(4 * BEHIND_LIVENESS_MS + SLACK_MS),
-                          "%s: it got the error after %d ms: %s", case_name, board->ranks[i].whole_ms, board->ranks[i].sentence);
+        CHECK(!is_out || board->ranks[i].whole_ms < support_scaled(SLACK_MS), "%s: it got the error after %d ms: %s", case_name,
+              board->ranks[i].whole_ms, board->ranks[i].sentence);
     }
     for (int i = 0; i < RANKS; i++) if (i != BEHIND) kill(pids[i], SIGKILL), (void)waitpid(pids[i], &status, 0);
     close(port);

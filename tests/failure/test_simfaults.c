@@ -13,8 +13,8 @@
 
 enum { RANKS_MOST = 17, SEND_ROOM = 3000, BLOCK = 24, POSITIONS = 40, SHRINKS_MOST = 3 };
 
-typedef enum fault { KILL, STOP, LOSE, CUT, LATE, PIECES, TWICE, FAULT_COUNT } fault;
-static const char *const fault_names[] = { "kill", "stop", "lose", "cut", "late", "pieces", "two" };
+typedef enum fault { KILL, STOP, LOSE, CUT, LATE, TWICE, FAULT_COUNT } fault;
+static const char *const fault_names[] = { "kill", "stop", "lose", "cut", "late", "two" };
 
 /* One rank's buffers, and how it went. */
 typedef struct rank_of {
@@ -238,7 +238,7 @@ static bool evaluate(fault f, int victim, int size, double clean)
         CHECK(r->time <= bound, "%s: rank %d ends at %g s, not before %g", case_name, i, r->time, bound);
         if (r->status == COLL_OK) continue;
         has_failed = true;
-        if (f == LATE || f == PIECES) CHECK(false, "%s: rank %d: %d: %s", case_name, i, (int)r->status, r->sentence);
+        if (f == LATE) CHECK(false, "%s: rank %d: %d: %s", case_name, i, (int)r->status, r->sentence);
         else if (f != TWICE) evaluate_failed(f, i, victim, size, &first);
     }
     return has_failed;
@@ -271,7 +271,6 @@ static void fault_text(fault f, int victim, int size, uint64_t number, double ti
     switch (f) {
     case LOSE: snprintf(text, room, "lose=%d@%llu", victim, at); break;
     case LATE: snprintf(text, room, "late=%d@%llu+900ms", victim, at); break;
-    case PIECES: snprintf(text, room, "pieces=%d", victim); break;
     case CUT: snprintf(text, room, "cut=%d-%d@%.9gs", victim, last_cut(victim, size, number), time); break;
     case TWICE: snprintf(text, room, "kill=%d@%llu kill=%d@%llu", victim, at, (victim + 1) % size, later); break;
     default: snprintf(text, room, "%s=%d@%llu", fault_names[f], victim, at);
@@ -296,7 +295,7 @@ static int run_fault(fault f, int size, int victim, uint64_t seed)
         evaluate_shrunk(f, victim, last_cut(victim, size, number), size);
         if ((f == KILL || f == TWICE) && number == 1) CHECK(has_failed, "%s: no rank has missed it", case_name);
         if (f == CUT) goes_on = positions < POSITIONS;
-        else if (f == LATE || f == PIECES) goes_on = f == LATE && positions < POSITIONS;
+        else if (f == LATE) goes_on = positions < POSITIONS;
         else goes_on = has_failed;
         number += step;
         if (positions % 16 == 15) step++;         /* the last calls are like the first ones                   */

@@ -120,7 +120,10 @@ static int rank_main(coll_comm *comm, int rank, const scenario *s)
     shared->status[rank] = call_until_failure(&b, rank);
     snprintf(shared->sentence[rank], sizeof shared->sentence[rank], "%s", coll_error(comm));
     __atomic_store_n(&shared->has_failed[rank], true, __ATOMIC_RELEASE);
-    if (rank == VICTIM) return 0;
+    if (rank == VICTIM) {
+        if (!s->has_buffers) free(b.in), free(b.out);
+        return 0;
+    }
     if (coll_shrink(comm, &fresh) < 0) return fprintf(stderr, "%s: rank %d: %s\n", case_name, rank, coll_error(comm)), 1;
     b.comm = fresh;
     b.salt = 1;                                   /* other numbers                                            */

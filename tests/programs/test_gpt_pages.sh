@@ -221,6 +221,17 @@ if wanted leaves; then
     tiny=$of_six
 fi
 
+if wanted elastic; then
+    timeout 40 "$bin/coll-run" -n 4 --elastic 2:4 --restart 9 "$bin/gpt/elastic" ${tiny%% --json*} --micro 6 --steps 1500 \
+        --kill-every 300 > "$out/elastic" 2> "$out/elastic.err"
+    status=$?
+    [ "$status $(grep -c 'undisturbed: the same bits' "$out/elastic")" = '0 1' ] \
+        && [ "$(grep -c 'SIGKILL' "$out/elastic.err")" -ge 2 ] && [ "$(grep -c '4 ranks continue' "$out/elastic")" -ge 1 ]
+    conclusion "elastic: ranks are killed, others join, and the loss is that of an undisturbed run" $? \
+        "status $status: $(tail -n 3 "$out/elastic" "$out/elastic.err" | tr '\n' '|')"
+    refuses "elastic: threads" "is a process" "$bin/gpt/elastic" -t 2
+fi
+
 if wanted naive; then
     for way in master ring library-ring library; do
         run naive-$way "$bin/gpt/naive" -t 4 --way $way --repeat 1

@@ -137,7 +137,7 @@ check "$command" '[0] rank 0 of 4: 4 [1] rank 1 of 4: 4 [2] rank 2 of 4: 4 [3] r
 
 # ---- pieces: each inside a function that has what it speaks of ----
 
-check 'every piece of README.md and docs/ is looked at, here or in test_pages.sh' '11 11' \
+check 'every piece of README.md and docs/ is looked at, here or in test_pages.sh' '13 13' \
     "$(cd "$top" && cat README.md docs/install.md docs/starting.md docs/calls.md docs/failures.md | grep -c '^```c$') \
 $(cd "$top" && cat docs/*.md | grep -c '^```c$' | awk '{ print $1 - 9 }')"
 {
@@ -185,6 +185,14 @@ $(cd "$top" && cat docs/*.md | grep -c '^```c$' | awk '{ print $1 - 9 }')"
     echo 'static int agree(coll_comm *comm, void *arg) { (void)arg; for (int step = 1; step < 9; step++) {'
     block 'coll_agree(comm, &is_done)'
     echo '    } const int size = coll_size(comm); coll_free(comm); return size != 3; }'
+    echo 'static void listens(void *to, const char *address) { (void)to, (void)address; }'
+    echo 'static int grow(void) { coll_config first = { .size = 1, .elastic = 1, .address = "127.0.0.1:0" };'
+    echo '    first.tcp.listening = listens;'
+    echo '    coll_comm *comm; if (coll_init(&comm, &first)) return 1;'
+    block 'coll_grow(comm, &more)'
+    echo '    coll_comm *whole; coll_status status; int tries = 2; coll_abort(comm, "a try"); (void)coll_barrier(comm);'
+    block 'coll_replace(comm, &whole)'
+    echo '    return status || coll_free(comm) || coll_size(whole) != 1 || coll_free(whole); }'
     echo 'static int leave(coll_comm *comm, void *arg) { (void)arg; return coll_barrier(comm) || coll_free(comm); }'
     echo 'static int worker(coll_comm *comm, void *arg) { (void)arg; return halves(comm) ? 2 : steps_of(comm) ? 3'
     echo '    : ranges(comm) ? 4 : blocks(comm) ? 5 : mixed(comm) ? 6 : 0; }'
@@ -192,7 +200,7 @@ $(cd "$top" && cat docs/*.md | grep -c '^```c$' | awk '{ print $1 - 9 }')"
     echo '    if (argc > 2) return coll_spawn(4, agree, NULL, NULL) || saved < 3 * 28 || saved % 3;'
     echo '    if (argc > 1) return coll_spawn(4, survive, NULL, NULL) || restored != 9;'
     echo '    const int wrong = coll_spawn(4, worker, NULL, NULL); return wrong ? wrong : threads() ? 7 : alone() ? 8'
-    echo '        : coll_spawn(4, leave, NULL, NULL) ? 9 : 0; }'
+    echo '        : coll_spawn(4, leave, NULL, NULL) ? 9 : grow() ? 10 : 0; }'
 } > pieces.c
 compile pieces.c && check 'the pieces: the number of a wrong one' 0 "$(./pieces > out 2>&1; echo $?)"
 check 'the survivors go on' 0 "$(COLL_TRANSPORT=sim COLL_SIM="kill=2@3" ./pieces survive > out 2>&1; echo $?)"

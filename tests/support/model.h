@@ -79,7 +79,7 @@ typedef struct model_kind {
 
 static const model_kind model_kinds[] = {
     { COLL_BARRIER, 0, 0, 0, 0, 0, { "circulant", "tree" } },
-    { COLL_BROADCAST, 0, 1, 0, 0, 0, { "tree", "scatter", "blocks", "chain", "dbtree" } },
+    { COLL_BROADCAST, 0, 1, 0, 0, 0, { "tree", "scatter", "blocks", "dbtree" } },
     { COLL_REDUCE, 1, 1, 0, 0, 0, { "gather", "direct", "tree", "blocks", "dbtree" } },
     { COLL_ALLREDUCE, 1, 0, 0, 0, 0, { "gather", "direct", "shares", "circulant", "ring", "tree", "dbtree", "census" } },
     { COLL_REDUCE_SCATTER, 1, 0, 0, 0, 0, { "gather", "tree", "direct", "circulant", "ring" } },

@@ -11,6 +11,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -37,6 +38,37 @@
 #include "check.h"
 #include "support_numbers.h"
 #include "available.h"
+
+#if defined(SUPPORT_ASAN)
+/* GCC 13 switches the first one on.  Each function then looks for free memory for its frame, among all that are under way:
+ * minutes where the simulator computes the cost of many calls.  The second one: a request for more memory than the system has
+ * returns NULL, as everywhere. */
+const char *__asan_default_options(void);
+__attribute__((weak)) const char *__asan_default_options(void)
+{
+    return "detect_stack_use_after_return=0:allocator_may_return_null=1";
+}
+#endif
+
+#if defined(__SANITIZE_THREAD__)
+/* OpenSSL is not compiled for ThreadSanitizer, which sees the memory that it copies and compares, but not its atomic operations:
+ * the hash table of OpenSSL 3.5, which readers do not lock, would be reported. */
+const char *__tsan_default_suppressions(void);
+__attribute__((weak)) const char *__tsan_default_suppressions(void)
+{
+    return "called_from_lib:libcrypto.so\ncalled_from_lib:libssl.so\n";
+}
+#endif
+
+/* A table of descriptors that grows makes a program with threads wait in the kernel until each processor has passed through the
+ * scheduler.  On a loaded machine that has taken seconds, longer than the time limits of tests.  So it grows before there are
+ * threads. */
+__attribute__((constructor)) static void support_make_room(void)
+{
+    const int last = fcntl(0, F_DUPFD, 1023);
+
+    if (last >= 0) close(last);
+}
 
 /* ---- >>seeds: every run can be had again ---- */
 

@@ -19,18 +19,18 @@ static const char *const way_names[WAYS] = {
 };
 
 /* A hundred requests of all sorts, and how often each has been handed out. */
-typedef struct flock {
+typedef struct crowd {
     coll_comm    *comm;
     coll_request *requests[MANY];
     int64_t       sent[MANY], got[MANY];
     int           times[MANY];
-} flock;
+} crowd;
 
 static bool is_prepared(int i) { return i % 5 == 3; }
 static bool is_message(int i) { return i % 5 == 1 || i % 5 == 2; }
 
 /* In each five: an allreduce, a receive, its send, a prepared allreduce, a barrier. */
-static coll_status flock_start_one(flock *f, int i)
+static coll_status crowd_start_one(crowd *f, int i)
 {
     const int rank = coll_rank(f->comm), size = coll_size(f->comm);
     coll_request **r = &f->requests[i];
@@ -46,7 +46,7 @@ static coll_status flock_start_one(flock *f, int i)
     }
 }
 
-static int64_t flock_expects(const flock *f, int i)
+static int64_t crowd_expects(const crowd *f, int i)
 {
     const int rank = coll_rank(f->comm), size = coll_size(f->comm);
 
@@ -55,12 +55,12 @@ static int64_t flock_expects(const flock *f, int i)
 }
 
 /* One that is prepared is nothing to wait for until it is started. */
-static void flock_start(flock *f)
+static void crowd_start(crowd *f)
 {
     int index = 9;
 
     for (int i = 0; i < MANY; i++) {
-        const coll_status status = flock_start_one(f, i);
+        const coll_status status = crowd_start_one(f, i);
         CHECK(status == COLL_OK, "%s: request %d: %s", case_name, i, coll_error(f->comm));
     }
     for (int i = 0; i < MANY; i++) {
@@ -70,7 +70,7 @@ static void flock_start(flock *f)
     }
 }
 
-static void flock_took(flock *f, int i, way how)
+static void crowd_took(crowd *f, int i, way how)
 {
     if (i < 0 || i >= MANY || !f->requests[i]) {
         CHECK(false, "%s: request %d was handed out", case_name, i);
@@ -85,7 +85,7 @@ static void flock_took(flock *f, int i, way how)
 }
 
 /* Until nothing is left, and then twice more. */
-static void flock_collect(flock *f, way how)
+static void crowd_collect(crowd *f, way how)
 {
     int indices[MANY], index, count;
 
@@ -100,14 +100,14 @@ static void flock_collect(flock *f, way how)
         CHECK(status == COLL_OK || (is_pending && index == -1), "%s: %s gives %d: %s", case_name, way_names[how], (int)status,
               coll_error(f->comm));
         if (status < 0) return;
-        for (int k = 0; k < count; k++) flock_took(f, indices[k], how);
-        if (how != BY_SOME && index != -1) flock_took(f, index, how);
+        for (int k = 0; k < count; k++) crowd_took(f, indices[k], how);
+        if (how != BY_SOME && index != -1) crowd_took(f, index, how);
         ends += !is_pending && count == 0 && (how == BY_SOME || index == -1);
     }
 }
 
 /* Every second one is waited for, or tested, by itself: so its end is already reported. */
-static void flock_take_half(flock *f, way how)
+static void crowd_take_half(crowd *f, way how)
 {
     for (int i = 0; i < MANY; i += 2) {
         coll_status status = COLL_PENDING;
@@ -118,7 +118,7 @@ static void flock_take_half(flock *f, way how)
 }
 
 /* Until all are finished, none is reported. */
-static void flock_take_all(flock *f)
+static void crowd_take_all(crowd *f)
 {
     coll_status status;
 
@@ -127,7 +127,7 @@ static void flock_take_all(flock *f)
     for (int i = 0; i < MANY; i++) CHECK(coll_test(f->requests[i]) == COLL_OK, "%s: request %d is not finished", case_name, i);
 }
 
-static void flock_check(flock *f, way how, const char *when)
+static void crowd_check(crowd *f, way how, const char *when)
 {
     const bool is_half = how == HALF_BY_WAIT || how == HALF_BY_TEST;
     int wrong = 0, lost = 0, twice = 0;
@@ -136,30 +136,30 @@ static void flock_check(flock *f, way how, const char *when)
         const int wanted = how == ALL_BY_TEST || (is_half && i % 2 == 0) ? 0 : 1;
         lost += f->times[i] < wanted;
         twice += f->times[i] > wanted;
-        wrong += f->got[i] != flock_expects(f, i);
+        wrong += f->got[i] != crowd_expects(f, i);
     }
     CHECK(lost == 0 && twice == 0 && wrong == 0, "%s, %s: %s: %d of %d were never handed out, %d too often; %d are wrong",
           case_name, when, way_names[how], lost, MANY, twice, wrong);
 }
 
-static void flock_play(coll_comm *comm, way how)
+static void crowd_play(coll_comm *comm, way how)
 {
-    flock *f = support_need(calloc(1, sizeof *f));
+    crowd *f = support_need(calloc(1, sizeof *f));
 
     f->comm = comm;
-    flock_start(f);
+    crowd_start(f);
     if (how == BEHIND_A_BARRIER) CHECK(coll_barrier(comm) == COLL_OK, "%s: %s", case_name, coll_error(comm));
-    if (how == HALF_BY_WAIT || how == HALF_BY_TEST) flock_take_half(f, how);
-    if (how == ALL_BY_TEST) flock_take_all(f);
-    flock_collect(f, how);
-    flock_check(f, how, "started");
+    if (how == HALF_BY_WAIT || how == HALF_BY_TEST) crowd_take_half(f, how);
+    if (how == ALL_BY_TEST) crowd_take_all(f);
+    crowd_collect(f, how);
+    crowd_check(f, how, "started");
     for (int i = 0; i < MANY; i++) {              /* the prepared ones once more, backwards                   */
         f->times[MANY - 1 - i] = !is_prepared(MANY - 1 - i);
         if (is_prepared(MANY - 1 - i)) CHECK(coll_restart(f->requests[MANY - 1 - i]) == COLL_OK, "%s", coll_error(comm));
     }
-    flock_collect(f, BY_ANY);
-    for (int i = 0; i < MANY; i++) f->got[i] = flock_expects(f, i);
-    flock_check(f, BY_ANY, "restarted");
+    crowd_collect(f, BY_ANY);
+    for (int i = 0; i < MANY; i++) f->got[i] = crowd_expects(f, i);
+    crowd_check(f, BY_ANY, "restarted");
     for (int i = 0; i < MANY; i++) coll_request_free(f->requests[i]);
     free(f);
 }

@@ -16,7 +16,7 @@ int main(int argc, char **argv)
 
     if (!mpi_begin(&argc, &argv, &comm)) return 1;
     snprintf(case_name, sizeof case_name, "%s, %d ranks", world, coll_size(comm));
-    for (way how = 0; how < WAYS; how++) flock_play(comm, how);
+    for (way how = 0; how < WAYS; how++) crowd_play(comm, how);
     sleep_play(comm, 1);
     return mpi_end(comm);
 }

@@ -70,7 +70,7 @@ SUPPORT void *joining_main(void *at)
     snprintf(g->sentence, sizeof g->sentence, "%s", coll_error(NULL));
     if (g->status != COLL_OK) return NULL;
     const coll__tcp *tcp = inside_tcp(g->comm);
-    const coll__address a = coll__endpoint_address(tcp, g->config.rank, 0);
+    const coll__address a = coll__endpoint_address(&tcp->endpoints[g->config.rank], 0, tcp->network.scope);
     coll__address_text(&a, g->address, sizeof g->address);
     g->port = tcp->endpoints[g->config.rank].port;
     g->is_crowded = g->comm->session->is_crowded;

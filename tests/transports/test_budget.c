@@ -77,7 +77,7 @@ static int intruders_end(intruder *intruders)
 static void budget_case(const void *arg)
 {
     const bool is_right = *(const bool *)arg;
-    const int room = coll__handshake_room(RANKS, 1);
+    const int room = 2 * RANKS + COLL__HANDSHAKES_SPARE;
     intruder intruders[INTRUDERS];
     joiner joiners[RANKS];
     journal said = JOURNAL;

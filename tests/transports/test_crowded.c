@@ -97,7 +97,7 @@ static coll_status receive_late(joiner *g, street *s)
     while (!s->config.tcp.key && s->crowd != CROWD_FILLS && !departed) {      /* until the sender is known to have left */
         event_await(&s->freed, 1);
         pthread_mutex_lock(&tcp->heartbeat.lock);
-        departed = tcp->heartbeat.departed_count;
+        departed = tcp->heartbeat.detector.left.count;
         pthread_mutex_unlock(&tcp->heartbeat.lock);
     }
     const coll_status status = coll_recv(g->comm, x, WORDS, COLL_I32, s->sender, 7);

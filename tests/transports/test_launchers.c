@@ -207,6 +207,9 @@ static const launched launches[] = {
     { "srun without a list of hosts", { SRUN }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL, { "Slurm", "COLL_ADDR" }, 0 },
     { "srun with nonsense for a list", { SRUN, "SLURM_STEP_NODELIST=node[" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
       { "SLURM_STEP_NODELIST=node[" }, 0 },
+    { "one that joins, but makes its ranks itself", { "COLL_JOIN=on" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
+      { "COLL_JOIN=on", "joins a job" }, 0 },
+    { "one that does not join", { "COLL_JOIN=off" }, COLL_OK, 0, 1, "nothing", "", { 0 }, 0 },
     { "by hand in an allocation", { "SLURM_JOB_ID=7", "SLURM_NTASKS=4", "SLURM_PROCID=0", "SLURM_NPROCS=4" }, COLL_OK, 0, 1,
       "nothing", "", { 0 }, 0 },
     { "Flux on one host", { "FLUX_TASK_RANK=1", "FLUX_JOB_SIZE=2", "FLUX_JOB_ID=fX1", "FLUX_JOB_NNODES=1", "TMPDIR=/tmp" },
@@ -343,6 +346,42 @@ static void slurm_port_case(const void *arg)
           worlds[2]);
 }
 
+/* What the launcher calls the job is part of the world's name, wherever the address comes from. */
+static const struct identity { const char *name, *environment[14], *world; } identities[] = {
+    { "name: by hand", { "COLL_RANK=2", "COLL_SIZE=4", "COLL_ADDR=h:1" }, "w" },
+    { "name: torchrun", { TORCH, "TORCHELASTIC_RUN_ID=r7", "TORCHELASTIC_RESTART_COUNT=0" }, "torchrun r7.0 w" },
+    { "name: torchrun, again", { TORCH, "TORCHELASTIC_RUN_ID=r7", "TORCHELASTIC_RESTART_COUNT=1" }, "torchrun r7.1 w" },
+    { "name: variables of torchrun by hand", { TORCH }, "w" },
+    { "name: torchrun under srun", { TORCH, "TORCHELASTIC_RUN_ID=r7", "TORCHELASTIC_RESTART_COUNT=0", "SLURM_PROCID=3",
+                               "SLURM_STEP_NUM_TASKS=16", "SLURM_JOB_ID=77", "SLURM_STEP_ID=3" }, "torchrun r7.0 w" },
+    { "name: srun", { SRUN, "SLURM_STEP_NODELIST=n[1-4]" }, "Slurm 77.3 w" },
+    { "name: srun, again", { SRUN, "SLURM_STEP_NODELIST=n[1-4]", "SLURM_RESTART_COUNT=1" }, "Slurm 77.3.1 w" },
+    { "name: srun with an address", { SRUN, "COLL_ADDR=h:1" }, "Slurm 77.3 w" },
+    { "name: srun, again, with an address", { SRUN, "COLL_ADDR=h:1", "SLURM_RESTART_COUNT=2" }, "Slurm 77.3.2 w" },
+    { "name: srun with a list", { SRUN, "COLL_HOSTS=a:1,b:1,c:1,d:1" }, "Slurm 77.3 w" },
+    { "name: srun with MASTER_ADDR", { SRUN, "MASTER_ADDR=h", "MASTER_PORT=1" }, "Slurm 77.3 w" },
+    { "name: srun --mpi=pmi2 with an address", { SRUN, "PMI_RANK=1", "PMI_SIZE=4", "COLL_ADDR=h:1" }, "Slurm 77.3 w" },
+    { "name: srun, numbered by hand", { SRUN, "COLL_RANK=1", "COLL_SIZE=4", "COLL_ADDR=h:1" }, "w" },
+    { "name: srun starts the agents of mpirun", { SRUN, "PMI_RANK=1", "PMI_SIZE=4", "MPI_LOCALRANKID=0", "MPI_LOCALNRANKS=1",
+                                            "COLL_ADDR=h:1" }, "w" },
+    { "name: Open MPI with an address", { OMPI, "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=12", "COLL_ADDR=h:1" },
+      "Open MPI 12 w" },
+};
+
+static void identity_case(const void *arg)
+{
+    const struct identity *const i = arg;
+    coll__settings s;
+    coll__tcp_settings network;
+
+    clearenv();
+    putenv("COLL_WORLD=w");
+    for (int k = 0; i->environment[k]; k++) putenv((char *)(uintptr_t)i->environment[k]);
+    CHECK(inside_settle(&s, NULL, 1) == COLL_OK && coll__tcp_configure(&network, &s) == COLL_OK, "%s: %s", case_name,
+          coll__start_error);
+    CHECK(!strcmp(network.config.world, i->world), "%s: the world is \"%s\"", case_name, network.config.world);
+}
+
 /* Worker of a rank: does the world have `*arg` ranks? */
 static int count_off(coll_comm *comm, void *arg)
 {
@@ -400,6 +439,8 @@ int main(void)
     for (size_t i = 0; i < sizeof launches / sizeof *launches; i++)
         run_case_within(CASE_SECONDS, launch_case, &launches[i], launches[i].name);
     run_case_within(CASE_SECONDS, slurm_port_case, NULL, "Slurm's port");
+    for (size_t i = 0; i < sizeof identities / sizeof *identities; i++)
+        run_case_within(CASE_SECONDS, identity_case, &identities[i], identities[i].name);
     run_case_within(CASE_SECONDS, started_case, "hydra", "three ranks of Hydra");
     run_case_within(CASE_SECONDS, started_case, "hydra threads", "three processes of Hydra with two ranks each");
     return CHECK_DONE();

@@ -314,7 +314,7 @@ static int late_rank(coll_comm *comm, const void *arg)
     for (size_t i = 0; i < COUNT; i++) in[i] = 1;
     const coll__hybrid *const hybrid = coll__hybrid_of(comm->session->context);
     board->ids[2 * was] = hybrid->tcp->segment.id;
-    board->ids[2 * was + 1] = hybrid->exported->id;
+    board->ids[2 * was + 1] = hybrid->exported->segment.id;
     MUST(coll_barrier(comm) == COLL_OK && strange() == 0);
     me = was;
     status = coll_allreduce(comm, in, out, COUNT, COLL_F32, COLL_SUM);
@@ -546,6 +546,37 @@ static int limits_rank(coll_comm *comm, const void *arg)
     return 0;
 }
 
+/* Rank 0 prepares more calls than have room, though it frees them: the others have not prepared them yet. */
+static int crowded_rank(coll_comm *comm, const void *arg)
+{
+    const coll_call call = { .kind = COLL_BARRIER };
+    coll_status status = COLL_OK;
+    coll_request *r;
+
+    (void)arg;
+    for (int i = 0; coll_rank(comm) == 0 && i < 100000 && status == COLL_OK; i++) {
+        status = coll_prepare(comm, &call, &r);
+        coll_request_free(r);
+    }
+    if (status == COLL_OK) status = coll_barrier(comm);
+    MUST(status == COLL_ERR_MEMORY && there_says(coll_error(comm), "rank 0 has no room for more communicators and prepared calls")
+         && there_says(coll_error(comm), "COLL_SHM_COLLECTIVES=off"));
+    coll_free(comm);
+    return 0;
+}
+
+static void crowded_case(const void *arg)
+{
+    pid_t pids[2];
+    char address[64];
+    const int port = support_reserve_port(address, sizeof address);
+    const coll_config config = config_of(address);
+
+    for (int i = 0; i < 2; i++) pids[i] = process_start(i, 1, 2, &config, crowded_rank, arg);
+    for (int i = 0; i < 2; i++) process_await(pids[i], i);
+    close(port);
+}
+
 static void limits_case(const void *arg)
 {
     const bool is_limited = *(const bool *)arg;
@@ -608,6 +639,7 @@ static void run_limits(void)
     char name[60];
 
     run_case_within(LIMIT_SECONDS, limits_case, &without, "what may be accessed");
+    run_case_within(LIMIT_SECONDS, crowded_case, NULL, "no room for a prepared call");
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)    /* sanitizers need terabytes of addresses  */
     run_case_within(LIMIT_SECONDS, limits_case, &with, "few addresses");
 #else

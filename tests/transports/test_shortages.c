@@ -1,5 +1,5 @@
 /* test_shortages.c - ranks that reach the limit of open files, as they start, dial, and accept: each reports its own limit, soon,
- * and goes on as soon as it may open files again.
+ * and goes on as soon as it may open files again.  Ranks that can start no thread for heartbeats.
  *
  *     test_shortages
  *
@@ -15,6 +15,7 @@
 #include "../support/joining_ranks.h"
 #include "starting_ranks.h"
 
+#include <dlfcn.h>
 #include <sys/resource.h>
 
 enum { CASE_SECONDS = 25 };
@@ -42,6 +43,20 @@ static void files_restore(rlim_t before)
     getrlimit(RLIMIT_NOFILE, &limit);
     limit.rlim_cur = before;
     setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* ---- >>threads: none can be started ---- */
+
+static bool has_no_threads;
+
+typedef int thread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*main)(void *), void *arg);
+
+int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attributes, void *(*main)(void *),
+                   void *restrict arg)
+{
+    void *const create = dlsym(RTLD_NEXT, "pthread_create");
+
+    return has_no_threads ? EAGAIN : (*(thread_create *const *)&create)(thread, attributes, main, arg);
 }
 
 /* ---- >>cases ---- */
@@ -211,6 +226,50 @@ static void short_shrink_case(const void *arg)
     close(held);
 }
 
+/* Rank 1 of 4 can start no thread for heartbeats, as it starts, or in coll_shrink after rank 3 has died.  It reports that, and
+ * the others go on without it, sooner than they would take it for silent. */
+static void no_thread_case(const void *arg)
+{
+    const bool is_late = *(const bool *)arg;
+    joining joining_ranks[4];
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+    pid_t pids[4];
+    int status = -1;
+
+    joining_make(joining_ranks, 4, where);
+    for (int i = 0; i < 4; i++) {
+        joining_ranks[i].config.log = NULL, joining_ranks[i].config.log_level = COLL_LOG_NONE;
+        joining_ranks[i].config.liveness_timeout_ms = 8000;
+        if ((pids[i] = fork()) != 0) continue;
+        coll_comm *comm = NULL, *next = NULL;
+        has_no_threads = i == 1 && !is_late;
+        coll_status s = coll_init(&comm, &joining_ranks[i].config);
+        bool is_good = (s == COLL_OK) == !has_no_threads;
+        if (s == COLL_OK && i == 3) _exit(0);     /* it dies                                                  */
+        has_no_threads = i == 1;
+        while (s == COLL_OK) {
+            while ((s = coll_barrier(comm)) == COLL_OK && coll_size(comm) > 2) continue;
+            if (s == COLL_OK) break;              /* ranks 0 and 2 are left                                   */
+            next = NULL;
+            s = coll_shrink(comm, &next);
+            if (s == COLL_OK) coll_free(comm), comm = next;
+        }
+        const char *const sentence = s == COLL_OK ? "" : coll_error(comm);
+        is_good = is_good && (i == 1 ? s == COLL_ERR_SYSTEM && strstr(sentence, "no thread for heartbeats: ") : s == COLL_OK);
+        if (i == 1 && comm) is_good = is_good && coll_shrink(comm, &next) < 0;     /* the others have gone on         */
+        if (!is_good) fprintf(stderr, "%s: rank %d: status %d, \"%s\"\n", case_name, i, (int)s, sentence);
+        if (comm) coll_free(comm);                /* if it ended without, rank 2 might lose rank 0            */
+        _exit(!is_good);
+    }
+    const int64_t began = coll__now();
+    for (int i = 0; i < 4; i++)
+        CHECK(waitpid(pids[i], &status, 0) == pids[i] && status == 0, "%s: rank %d: exit status %d", case_name, i, status);
+    const int took_ms = (int)((coll__now() - began) / COLL__MS);
+    CHECK(took_ms < support_scaled(7000), "%s: took %d ms", case_name, took_ms);
+    close(held);
+}
+
 /* ---- >>main ---- */
 
 int main(void)
@@ -224,6 +283,10 @@ int main(void)
         char name[60];
         snprintf(name, sizeof name, "%d files to shrink", (int)more);
         run_case_within(CASE_SECONDS, short_shrink_case, &more, name);
+    }
+    for (int is_late = 0; is_late < 2; is_late++) {
+        const bool arg = is_late;
+        run_case_within(CASE_SECONDS, no_thread_case, &arg, is_late ? "no thread to shrink" : "no thread to start");
     }
     return CHECK_DONE();
 }

@@ -248,9 +248,9 @@ static coll_status raw_wait(coll__sim_rank *r, const coll_xfer *x)
 }
 
 /* Both ranks send `raw_sends` messages, each when the one before is sent, and only then receive. */
-static void raw_send_first(void *arg, int rank)
+static void raw_send_first(void *arg, coll__sim_rank *r)
 {
-    coll__sim_rank *r = &sim_world->ranks[rank];
+    const int rank = r->place;
     coll_status status = COLL_OK;
     int sum = 0, in[8] = { 0 };
 
@@ -272,12 +272,12 @@ static void raw_send_first(void *arg, int rank)
     coll__sim_transport.close(r);
 }
 
-static void raw_run(int n, const coll_sim *given, void (*body)(void *arg, int rank), void *arg)
+static void raw_run(int n, const coll_sim *given, void (*body)(void *arg, coll__sim_rank *r), void *arg)
 {
     coll__sim_settings s;
 
     CHECK(coll__sim_settle(&s, given, n) == COLL_OK, "%s", coll__start_error);
-    sim_world = support_need(coll__sim_open(NULL, n, &s.config));
+    sim_world = support_need(coll__sim_open(NULL, n, 0, &s.config));
     sim_world->holders += n;
     CHECK(coll__sim_run(sim_world, body, arg) == COLL_OK, "no memory for %d fibers", n);
 }
@@ -303,9 +303,9 @@ static void test_capacity(void)
 }
 
 /* Dissemination barrier, then 8 bytes down a tree, by the transport alone. */
-static void raw_many(void *arg, int rank)
+static void raw_many(void *arg, coll__sim_rank *r)
 {
-    coll__sim_rank *r = &sim_world->ranks[rank];
+    const int rank = r->place;
     const int n = sim_world->size;
     int64_t value = rank == 0 ? 77 : 0;
     int low = 1, sends = 0;
@@ -499,24 +499,6 @@ static void test_faults(void)
     run_faulty("late", 5, (coll_sim_fault){ .kind = COLL_SIM_LATE, .rank = 2, .peer = -1, .number = 7, .amount = 1 }, &o);
     for (int i = 0; i < 5; i++) expect(&o, i, COLL_OK, "", "late");
     CHECK(o.time[0] > 1 && o.time[0] < 1 + plain.time[0], "late by a second: %g s", o.time[0]);
-}
-
-static int sums(coll_comm *comm, void *arg)
-{
-    const coll_status status = collectives(comm, &(size_t){ 300 }) ? COLL_ERR_SYSTEM : COLL_OK;
-    note(arg, comm, status);
-    return status;
-}
-
-static void test_pieces(void)
-{
-    static outcome plain, o;
-    const coll_sim_fault fault = { .kind = COLL_SIM_PIECES, .rank = 1, .peer = -1 };
-    const coll_sim sim = { .faults = &fault, .fault_count = 1 };
-
-    CHECK(run_sim(3, sums, &plain, NULL) == 0 && run_sim(3, sums, &o, &sim) == 0, "pieces");
-    for (int i = 0; i < 3; i++)
-        CHECK(fabs(o.time[i] - plain.time[i]) < 1e-9, "in pieces: %.12g us, not %.12g", o.time[i] * 1e6, plain.time[i] * 1e6);
 }
 
 /* Limits hold under the virtual clock while other ranks still make progress. */
@@ -721,7 +703,7 @@ static void test_text(void)
     static const struct { const char *text, *sentence; } says[] = {
         { "hosts=2 speed=3", "COLL_SIM for 4 ranks, and 32 faults at most: \"speed=3\" begins with an unknown name; there is: "
           "latency, overhead, local_latency, far_latency, jitter, detection, wire, reduce, local, far, gbit, hosts, per_host, "
-          "sites, capacity, seed, stack, kill, stop, cut, lose, late, pieces, slow" },
+          "sites, capacity, seed, stack, kill, stop, cut, lose, late, slow" },
         { "kill=4@1", "COLL_SIM for 4 ranks, and 32 faults at most: \"kill=4@1\" makes no sense: kill is a rank and its call or "
           "a time, like 3@120 or 3@1.5ms" },
         { "gbit=fast", "COLL_SIM for 4 ranks, and 32 faults at most: \"gbit=fast\" makes no sense: gbit is a number of Gbit/s, "
@@ -838,7 +820,6 @@ int main(int argc, char **argv)
     test_capacity();
     test_sentences();
     test_faults();
-    test_pieces();
     test_stall_limit();
     test_no_limit();
     test_drawn_faults(seed);

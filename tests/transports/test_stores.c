@@ -1,29 +1,28 @@
-/* test_stores.c - long results, stored through the caches and with streaming stores: as many calls as a rank needs to try both
- * ways and to choose, each checked element by element; the bytes before and behind a result stay as they were.  Processes try
- * them only in memory of coll_alloc(), but each rank for its own block of a reduce_scatter: elsewhere the others read a result
- * from the caches, and streaming stores only cost.  Of every kind of codec the results of all these calls have the same bits.
+/* test_stores.c - long results, which are written with streaming stores, each checked element by element; the bytes before and
+ * behind a result stay as they were.  Processes use streaming stores only for results that no other process copies.  Of every
+ * kind of codec the results have the same bits as those of a shorter call, which are written through the caches.
  *
  *     test_stores [WORLD,...] */
-#include "../support/inside.h"
+#define COLL__STREAMED ((size_t)2 << 20)
+#define _GNU_SOURCE 1
+#define COLL_IMPLEMENTATION
+#include "../../coll.h"
 
 #include "../support/check.h"
 #include "../support/support.h"
 #include "../support/cases.h"
 #include "rounds.h"
 
-enum { SECONDS = 100, CALLS = 4 * COLL__TRIAL_TRIES + 2, LONG = (1 << COLL__STORES_LEAST_BITS) / 4 + 77, SHIFT = 12 };
+enum { SECONDS = 100, CALLS = 3, LONG = (2 << 20) / 4 + 77, SHIFT = 12 };
 
-/* How many classes of calls this rank has tried in both ways. */
-static int ways_known(const coll_comm *comm)
+/* Does this rank use streaming stores in a call? */
+static bool streams(const coll_comm *comm, const coll_call *call)
 {
-    const coll__thread *const side = side_of(comm);
-    int known = 0;
-
-    for (int k = 0; k < 2 * COLL__TRIAL_CLASSES; k++) {
-        const coll__trial *s = &side->all.stores[k % 2][k / 2];
-        known += s->calls >= CALLS - 2 && s->best[0] > 0 && s->best[1] > 0;
-    }
-    return known;
+    const coll__codec codec = { .type_size = coll_type_size(call->type) };
+    coll_task task = { .call = call, .codec = &codec };
+    const coll__shm_op op = { .m = &side_of(comm)->all, .call = call, .task = &task, .form = coll__form_of(call->kind),
+                              .unit = coll_type_size(call->type) };
+    return coll__shm_op_streams(&op);
 }
 
 /* How many bytes around a buffer have changed. */
@@ -64,7 +63,7 @@ static int stores_worker(coll_comm *comm, void *arg)
     const stores_case *const c = (const stores_case *)arg;
     const coll_kind kind = c->kind;
     const bool is_pulled = kind == COLL_ALLREDUCE || kind == COLL_REDUCE || kind == COLL_SCAN || kind == COLL_EXSCAN;
-    const bool tries = !is_pulled || !strcmp(world, "threads") || coll_size(comm) == 1;       /* others read it at once       */
+    const bool expected = !is_pulled || !strcmp(world, "threads") || coll_size(comm) == 1;    /* others copy it at once       */
     const int me = coll_rank(comm), size = coll_size(comm);
     const round_shape shape = round_shape_of(kind, me, size, LONG);
     const size_t in = shape.in, out = shape.out;
@@ -74,13 +73,13 @@ static int stores_worker(coll_comm *comm, void *arg)
     for (int round = 0; round < CALLS; round++) {
         const coll_call call = round_begin(&shape, x, y, round);
         CHECK(coll_run(comm, &call) == COLL_OK, "%s: %s", case_name, coll_error(comm));
+        CHECK(streams(comm, &call) == expected, "%s: rank %d uses %s stores", case_name, me, expected ? "ordinary" : "streaming");
         size_t wrong = round_wrong(&shape, y, round);
         CHECK(wrong == 0, "%s: call %d: %zu elements of rank %d are wrong", case_name, round, wrong, me);
         for (size_t i = 0; kind != COLL_BROADCAST && i < in; i++) wrong += x[i] != input_at(me, i, round);
         CHECK(wrong == 0, "%s: call %d: the input of rank %d has changed", case_name, round, me);
     }
     CHECK(bytes_beyond(&recv) == 0, "%s: rank %d: %d bytes beyond the result have changed", case_name, me, bytes_beyond(&recv));
-    CHECK((ways_known(comm) > 0) == tries, "%s: rank %d has %stried both ways", case_name, me, tries ? "not " : "");
     stores_buffer_free(comm, c, &send);
     stores_buffer_free(comm, c, &recv);
     return 0;
@@ -111,30 +110,33 @@ static const stores_sum sums[] = {
     { COLL_EXSCAN, COLL_U8, COLL_BXOR, 0 },
 };
 
-/* The same call again and again, through the caches and past them; bytes at random, some of them no numbers. */
+/* A call, and one of an eighth of its elements, which is written through the caches; bytes at random, some of them no numbers. */
 static int sums_worker(coll_comm *comm, void *arg)
 {
     const stores_sum *const c = (const stores_sum *)arg;
-    const int me = coll_rank(comm), size = coll_size(comm);
-    const size_t unit = coll_type_size(c->type), count = ((size_t)1 << COLL__STORES_LEAST_BITS) / 2 / unit + 77;
-    const size_t in = c->kind == COLL_REDUCE_SCATTER ? count * (size_t)size : count;
-    support_buffer send = support_buffer_make(in * unit, SHIFT), recv = support_buffer_make(count * unit, SHIFT);
-    unsigned char *const first = (unsigned char *)support_need(malloc(count * unit));
+    const int me = coll_rank(comm), blocks = c->kind == COLL_REDUCE_SCATTER ? coll_size(comm) : 1;
+    const size_t unit = coll_type_size(c->type), few = COLL__STREAMED / 16 / unit + 77, count = 8 * few;
+    support_buffer send = support_buffer_make((size_t)blocks * count * unit, SHIFT);
+    support_buffer some = support_buffer_make((size_t)blocks * few * unit, SHIFT);
+    support_buffer recv = support_buffer_make(count * unit, SHIFT), out = support_buffer_make(few * unit, SHIFT);
     uint64_t state = 0x9e3779b97f4a7c15u + (uint64_t)me;
 
-    for (size_t i = 0; i < in * unit; i++) send.data[i] = (unsigned char)(support_random(&state) >> 32);
-    for (int round = 0; round < CALLS; round++) {
-        const coll_call call = { .kind = c->kind, .send = send.data, .recv = recv.data, .count = count, .type = c->type,
-                                 .op = c->op, .flags = c->flags };
-        CHECK(coll_run(comm, &call) == COLL_OK, "%s: %s", case_name, coll_error(comm));
-        if (round == 0) memcpy(first, recv.data, count * unit);
-        CHECK(!memcmp(first, recv.data, count * unit), "%s: rank %d: call %d has other bits", case_name, me, round);
-    }
+    for (size_t i = 0; i < (size_t)blocks * count * unit; i++) send.data[i] = (unsigned char)(support_random(&state) >> 32);
+    for (size_t i = 0; i < (size_t)blocks; i++)
+        memcpy(some.data + i * few * unit, send.data + i * count * unit, few * unit);
+    coll_call call = { .kind = c->kind, .send = send.data, .recv = recv.data, .count = count, .type = c->type, .op = c->op,
+                       .flags = c->flags };
+    CHECK(coll_run(comm, &call) == COLL_OK && streams(comm, &call), "%s: %s", case_name, coll_error(comm));
+    call.send = some.data, call.recv = out.data, call.count = few;
+    CHECK(coll_run(comm, &call) == COLL_OK && !streams(comm, &call), "%s: %s", case_name, coll_error(comm));
+    const bool has_result = (c->kind != COLL_REDUCE && c->kind != COLL_EXSCAN) || (me == 0) == (c->kind == COLL_REDUCE);
+    CHECK(!has_result || !memcmp(recv.data, out.data, few * unit), "%s: rank %d: streaming stores write other bits", case_name,
+          me);
     CHECK(bytes_beyond(&recv) == 0, "%s: rank %d: %d bytes beyond the result have changed", case_name, me, bytes_beyond(&recv));
-    CHECK(ways_known(comm) > 0, "%s: rank %d has not tried both ways", case_name, me);
-    free(first);
     support_buffer_free(&send);
     support_buffer_free(&recv);
+    support_buffer_free(&some);
+    support_buffer_free(&out);
     return 0;
 }
 

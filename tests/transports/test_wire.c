@@ -84,7 +84,7 @@ static const char *any_hello(input *in)
         return is_filled(&hello, offsetof(coll__hello, why), 0) ? NULL : "something is left of a refused hello";
     }
     if (hello.rank < 0 || hello.rank >= size || hello.size != size) return "a hello with a rank out of range";
-    if (hello.purpose < COLL__PURPOSE_JOIN || hello.purpose > COLL__PURPOSE_PROBE) return "a hello without a purpose";
+    if (hello.purpose < COLL__PURPOSE_JOIN || hello.purpose > COLL__PURPOSE_NEWCOMER) return "a hello without a purpose";
     if (hello.channel < 0 || hello.channel >= COLL_CHANNEL_COUNT) return "a hello with a channel out of range";
     if (hello.more_lanes < 0 || hello.more_lanes >= COLL__LANES_MOST || hello.lane < 0 || hello.lane > hello.more_lanes)
         return "a hello with a lane out of range";
@@ -112,7 +112,8 @@ static const char *any_control(input *in)
     if (what->rank < -1 || what->rank >= size) return "a control note about a rank out of range";
     if (what->status > 0 || what->status < COLL_ERR_FORKED) return "a control note with a status that is none";
     if (!strcmp(coll_status_text(what->status), "unknown status")) return "a control note with an unknown status";
-    if ((control.note == COLL__CONTROL_FAIL || control.note == COLL__CONTROL_REFUSE) && what->status == COLL_OK)
+    if ((control.note == COLL__CONTROL_REFUSE || control.note == COLL__CONTROL_FAIL || control.note == COLL__CONTROL_REPORT)
+        && what->status == COLL_OK)
         return "a control note of a failure that is none";
     coll__control_write(again, control.note, what->status, what->rank, what->text);
     if (!coll__control_read(again, size, &second)) return "a control note that cannot be repeated";
@@ -389,7 +390,7 @@ static void test_hello_round_trip(void)
             for (int n = 0; n < 5; n++) {
                 unsigned char bytes[COLL__HELLO_LENGTH];
                 coll__hello hello = hello_of(rank, size), got;
-                hello.purpose = (unsigned char)(COLL__PURPOSE_JOIN + n % 3);
+                hello.purpose = (unsigned char)(COLL__PURPOSE_JOIN + n % 4);
                 hello.channel = n % COLL_CHANNEL_COUNT;
                 coll__hello_write(bytes, &hello);
                 const char *wrong = coll__hello_read(bytes, world_of_ours, size, &got);
@@ -413,7 +414,7 @@ static void test_hello_fields(void)
         { 32, 4, 0x80000000, "out of range" },                         { 32, 4, 0x7fffffff, "out of range" },
         { 36, 4, 4, "job size" }, { 36, 4, 6, "job size" }, { 36, 4, 0, "job size" },
         { 36, 4, 0xfffffffb, "job size" },
-        { 10, 1, 0, "purpose" },       { 10, 1, 4, "purpose" },        { 10, 1, 0xff, "purpose" },
+        { 10, 1, 0, "purpose" },       { 10, 1, 5, "purpose" },        { 10, 1, 0xff, "purpose" },
         { 44, 4, COLL_CHANNEL_COUNT, "channel" }, { 44, 4, 0x100, "channel" }, { 44, 4, 0xffffffff, "channel" },
         { 40, 4, 5, "calls is out of range" }, { 40, 4, 0xffffffff, "calls is out of range" },
         { 11, 1, 3, "security" },      { 11, 1, 8, "security" },       { 11, 1, 0x81, "security" },
@@ -469,8 +470,10 @@ static void test_control_round_trip(void)
                 memset(text, 0, sizeof text);
                 memset(text, '%', (size_t)length);
                 coll__control_write(bytes, (coll__control_note)note, (coll_status)status, length % 8 - 1, text);
-                const bool is_failure = note == COLL__CONTROL_FAIL || note == COLL__CONTROL_REFUSE;
-                const bool has_none = (is_failure && status == 0) || (note >= COLL__CONTROL_HEARTBEAT && length % 8 == 0);
+                const bool is_failure = note == COLL__CONTROL_REFUSE || note == COLL__CONTROL_FAIL
+                                     || note == COLL__CONTROL_REPORT;
+                const bool needs_rank = note >= COLL__CONTROL_HEARTBEAT && note != COLL__CONTROL_REPORT;
+                const bool has_none = (is_failure && status == 0) || (needs_rank && length % 8 == 0);
                 const bool is_good = coll__control_read(bytes, 7, &got);
                 CHECK(is_good == !has_none, "note %d, status %d", note, status);
                 if (!is_good) continue;

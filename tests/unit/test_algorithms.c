@@ -45,7 +45,7 @@ static void run(world *w)
 /* All layouts of a world, and another order of ranks where there is one to choose. */
 static void run_layouts(const coll__algorithm *a, int size, int root, int radix, int many)
 {
-    const bool has_order = !strcmp(a->name, "ring") || (!strcmp(a->name, "chain") && a->kind == COLL_BROADCAST);
+    const bool has_order = !strcmp(a->name, "ring");
     const int layouts = is_reduce_scatter(a->kind) ? LAYOUTS : a->kind <= COLL_BROADCAST || is_alltoall(a->kind) ? 1 : 2;
 
     for (int l = 0; l < layouts; l++)

@@ -138,9 +138,9 @@ static int wrong_results(const cell *c, int m, size_t count, int tier, int alias
     const uint64_t formats_drawn = random_bits();
     for (int k = 0; k < c->n; k++) {
         const uint64_t drawn = formats_drawn % 3 == 0 ? 0 : formats_drawn % 3 == 1 ? 1 : random_bits() % 3;
-        sources[k].format = k == alias ? format : (coll__format)drawn;
-        inputs[k] = source_make(&codec, c->sources[k], sources[k].format, count, scratch);
-        sources[k].at = inputs[k].at;
+        const coll__format own = k == alias ? format : (coll__format)drawn;
+        inputs[k] = source_make(&codec, c->sources[k], own, count, scratch);
+        sources[k] = (coll__source){ inputs[k].at, own, k };
     }
     for (int j = 0; j < m; j++) {
         outputs[j] = odd_make(count * (format == COLL__AS_USER ? codec.type_size

@@ -1,5 +1,4 @@
-/* test_tuner - the numbers of the cost model: their text, their file, how they are measured, and that measured ones never decide
- * about bits.
+/* test_tuner - the numbers of the cost model: their text and their file; and that shared processors never decide about bits.
  *     COLL_TEST_SEED=... replays a seed */
 #include "../support/inside.h"
 
@@ -44,7 +43,7 @@ static bool reads_as(const char *text, double latency, double overhead, double p
     if (!coll__numbers_read(&n, text, &wrong)) return false;
     const double got[4] = { n.link.latency, n.link.overhead, n.link.per_byte, n.link.per_byte_reduced };
     for (int i = 0; i < 4; i++) if (fabs(got[i] - found[i]) > 1e-12 * found[i]) return false;
-    return links_are_equal(&n.link, &n.nominal);
+    return true;
 }
 
 static void test_texts(uint64_t seed)
@@ -78,7 +77,7 @@ static void test_texts(uint64_t seed)
     CHECK(!coll__numbers_read(&any, endless, &wrong) && wrong.length > 0, "digits without end make sense");
     for (int i = 0; i < 20000; i++) {             /* what is printed reads as itself, and close to what it was    */
         uint64_t state = seed + (uint64_t)i;
-        coll__numbers n = { .link = random_link(&state), .barrier = i % 2 ? spread(&state, 1e-7, 1e-2) : 0 }, before = n;
+        coll__numbers n = { .link = random_link(&state) }, before = n;
         char text[COLL__TUNING_ROOM], again[COLL__TUNING_ROOM];
         coll__numbers_print(&n, text, sizeof text);
         coll__numbers_round(&n);
@@ -96,7 +95,7 @@ static void test_texts(uint64_t seed)
 
 /* ---- >>bits ---- */
 
-static coll__query random_query(uint64_t *state, const coll__link *link, const coll__link *nominal)
+static coll__query random_query(uint64_t *state, const coll__link *link)
 {
     const uint64_t flags = support_random(state);
     const double bytes = floor(spread(state, 1, 1e9)), sum = flags & 8 ? 2 * bytes : bytes;
@@ -104,7 +103,7 @@ static coll__query random_query(uint64_t *state, const coll__link *link, const c
     return (coll__query){ .kind = (coll_kind)(COLL_BARRIER + (int)(support_random(state) % COLL_NEIGHBOR_ALLTOALLW)),
                           .size = 1 + (int)spread(state, 1, 4000), .bytes = bytes, .sum_bytes = sum, .is_exact = (flags & 3) == 0,
                           .is_commutative = (flags & 48) != 0, .must_be_canonical = (flags & 192) == 0,
-                          .link = link, .nominal = nominal, .share = flags & 768 ? 0 : spread(state, 0.03, 1) };
+                          .link = link, .share = flags & 256 ? 0 : spread(state, 0.03, 1) };
 }
 
 static bool choices_are_equal(const coll__choice *a, const coll__choice *b)
@@ -112,7 +111,7 @@ static bool choices_are_equal(const coll__choice *a, const coll__choice *b)
     return a->algorithm == b->algorithm && a->radix == b->radix && a->blocks == b->blocks && a->slices == b->slices;
 }
 
-/* For all measurements, and all ranks that share processors, the bits are those of the nominal choice; among the choices with
+/* For all ranks that share processors, the bits are those of the choice with one processor for each rank; among the choices with
  * these bits the fastest is taken. */
 static void test_bits(uint64_t seed)
 {
@@ -120,36 +119,33 @@ static void test_bits(uint64_t seed)
 
     for (int i = 0; i < (int)(30000 * support_scale()); i++) {
         uint64_t state = seed * 1000003 + (uint64_t)i;
-        const coll__link measured = random_link(&state), file = random_link(&state);
-        const coll__link nominal = i % 2 ? coll__link_default : file;
-        const coll__query query = random_query(&state, &measured, &nominal);
+        const coll__link file = random_link(&state), link = i % 2 ? coll__link_default : file;
+        const coll__query query = random_query(&state, &link);
         coll__query plain = query, fixed = query;
-        coll__choice got, by_nominal, by_measured;
-        plain.nominal = fixed.nominal = NULL;
-        fixed.link = &nominal;
+        coll__choice got, alone, fastest;
         fixed.share = 0;
         const bool any = coll__choose(&got, &query);
-        CHECK(any == coll__choose(&by_nominal, &fixed) && any == coll__choose(&by_measured, &plain), "seed %llu, %d: no choice",
+        CHECK(any == coll__choose(&alone, &fixed) && any == coll__choose_cheapest(&fastest, &plain), "seed %llu, %d: no choice",
               (unsigned long long)seed, i);
         if (!any) continue;
         if (query.is_exact) {
-            CHECK(choices_are_equal(&got, &by_measured), "seed %llu, %d: not by what was measured", (unsigned long long)seed, i);
+            CHECK(choices_are_equal(&got, &fastest), "seed %llu, %d: not the fastest", (unsigned long long)seed, i);
             continue;
         }
-        CHECK(got.algorithm->is_canonical == by_nominal.algorithm->is_canonical,
+        CHECK(got.algorithm->is_canonical == alone.algorithm->is_canonical,
               "seed %llu, %d: kind %d on %d: \"%s\", not \"%s\"", (unsigned long long)seed, i, (int)query.kind, query.size,
-              got.algorithm->name, by_nominal.algorithm->name);
+              got.algorithm->name, alone.algorithm->name);
         if (got.algorithm->is_canonical) {
             plain.must_be_canonical = true;
-            coll__choose(&by_measured, &plain);
-            CHECK(choices_are_equal(&got, &by_measured), "seed %llu, %d: not the fastest", (unsigned long long)seed, i);
+            coll__choose_cheapest(&fastest, &plain);
+            CHECK(choices_are_equal(&got, &fastest), "seed %llu, %d: not the fastest", (unsigned long long)seed, i);
             canonical++;
-            moved += !choices_are_equal(&got, &by_nominal);
+            moved += !choices_are_equal(&got, &alone);
         } else {
             const long cut = got.algorithm->is_pipelined ? got.slices : got.blocks;
-            CHECK(choices_are_equal(&got, &by_nominal), "seed %llu, %d: kind %d on %d: \"%s\" with radix %d, not \"%s\" with %d",
+            CHECK(choices_are_equal(&got, &alone), "seed %llu, %d: kind %d on %d: \"%s\" with radix %d, not \"%s\" with %d",
                   (unsigned long long)seed, i, (int)query.kind, query.size, got.algorithm->name, got.radix,
-                  by_nominal.algorithm->name, by_nominal.radix);
+                  alone.algorithm->name, alone.radix);
             CHECK(got.seconds == coll__priced(got.algorithm, &plain, got.radix, cut).seconds, "seed %llu, %d: %g s",
                   (unsigned long long)seed, i, got.seconds);
             others++;
@@ -233,7 +229,7 @@ static void test_crowds(void)
     CHECK(strcmp(in_crowd(COLL_ALLREDUCE, 8, 65536, NULL, share).algorithm->name, "gather"), "an allreduce of few bytes");
 }
 
-/* ---- >>simulated worlds: measurements find the configured values ---- */
+/* ---- >>simulated worlds ---- */
 
 static int run_sim(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_sim *sim, const char *file)
 {
@@ -253,43 +249,11 @@ static bool explains(coll_comm *comm, const char *words)
     return is_right;
 }
 
-static int find_sim(coll_comm *comm, void *arg)
-{
-    const coll_sim *sim = arg;
-    const coll__link want = { sim->latency, sim->overhead, sim->seconds_per_byte, sim->seconds_per_byte_reduced, 0 };
-    const coll__link *got = &comm->numbers.link;
-
-    CHECK(explains(comm, "(simulated: latency="), "before");
-    STEP(coll_measure(comm));
-    CHECK(explains(comm, "(measured: latency="), "after");
-    CHECK(coll_size(comm) < 2 || (fabs(got->latency / want.latency - 1) < 0.02 && fabs(got->overhead / want.overhead - 1) < 0.03
-          && fabs(got->per_byte / want.per_byte - 1) < 0.02), "%d ranks: %g %g %g s, not %g %g %g", coll_size(comm), got->latency,
-          got->overhead, got->per_byte, want.latency, want.overhead, want.per_byte);
-    CHECK(fabs(got->per_byte_reduced / want.per_byte_reduced - 1) < 0.02, "%g s a byte reduced, not %g", got->per_byte_reduced,
-          want.per_byte_reduced);
-    CHECK(links_are_equal(&comm->numbers.nominal, &want), "the nominal numbers have changed");
-    return 0;
-}
-
-static void test_sim(uint64_t seed)
-{
-    static const int sizes[] = { 1, 2, 3, 4, 5, 8, 17, 40 };
-
-    for (int i = 0; i < 24; i++) {
-        uint64_t state = seed + (uint64_t)i;
-        const double latency = spread(&state, 1e-6, 1e-3);
-        coll_sim sim = { .latency = latency, .overhead = latency * spread(&state, 0.03, 0.9), .seed = state,
-                         .seconds_per_byte = spread(&state, 4e-11, 1e-8), .seconds_per_byte_reduced = spread(&state, 2e-11, 1e-9),
-                         .ranks_per_host = i % 3 == 2 && sizes[i % 8] > 4 ? 2 : 1 };
-        CHECK(run_sim(sizes[i % 8], find_sim, &sim, &sim, NULL) == 0, "seed %llu: %d ranks",
-              (unsigned long long)seed + (unsigned)i, sizes[i % 8]);
-    }
-}
-
 /* ---- >>explanations: why a candidate that takes less time was not chosen ---- */
 
 static const char *const reasons[] = {
-    "gains too little for its messages", "without the bits of COLL_DETERMINISTIC", "measured numbers must not change the bits"
+    "gains too little for its messages", "without the bits of COLL_DETERMINISTIC",
+    "the number of processors must not change the bits"
 };
 enum { REASONS = sizeof reasons / sizeof *reasons };
 
@@ -325,8 +289,8 @@ static int reasons_worker(coll_comm *comm, void *arg)
     for (int i = 0; i < 4000; i++) {
         const coll_call call = { .kind = kinds[i % 4], .send = i % 4 == 2 ? NULL : COLL_IN_PLACE, .recv = x,
                                  .count = (size_t)spread(&state, 1, 3e6), .type = types[i / 4 % 3] };
-        comm->numbers.nominal = random_link(&state);
-        comm->numbers.link = i % 8 < 4 ? comm->numbers.nominal : random_link(&state);
+        comm->numbers.link = random_link(&state);
+        comm->session->share = i % 8 < 4 ? 0 : spread(&state, 0.03, 1);
         CHECK(coll_explain(comm, &call, text, sizeof text) > 0 && strlen(text) < sizeof text - 1, "%s", coll_error(comm));
         check_reasons(text, given);
     }
@@ -344,32 +308,6 @@ static void test_reasons(uint64_t seed)
     for (int i = 0; i < REASONS; i++) CHECK(given[i] > 0, "no candidate \"%s\"", reasons[i]);
 }
 
-static int measure_result(coll_comm *comm, void *arg)
-{
-    coll_status *results = arg;
-    results[coll_rank(comm)] = coll_measure(comm);
-    return 0;
-}
-
-/* A rank dies during the call: the others get an error. */
-static void test_deaths(void)
-{
-    for (uint64_t at = 1; at < 200; at += 23)
-        for (int rank = 0; rank < 4; rank++) {
-            const coll_sim_fault fault = { .kind = COLL_SIM_KILL, .rank = rank, .number = at };
-            const coll_sim sim = { .faults = &fault, .fault_count = 1 };
-            coll_status results[4] = { COLL_ERR_PEER, COLL_ERR_PEER, COLL_ERR_PEER, COLL_ERR_PEER };
-            bool all_done = true, all_failed = true;
-            (void)run_sim(4, measure_result, results, &sim, NULL);
-            for (int i = 0; i < 4; i++) {
-                all_failed = all_failed && results[i] == COLL_ERR_PEER;
-                all_done = all_done && (i == rank || results[i] == COLL_OK);
-            }
-            CHECK(all_failed || all_done, "rank %d dies at call %d: %d %d %d %d", rank, (int)at, results[0], results[1],
-                  results[2], results[3]);
-        }
-}
-
 /* ---- >>real worlds ---- */
 
 /* Have all ranks the same numbers? */
@@ -382,58 +320,19 @@ static bool agree(coll_comm *comm)
     return equal;
 }
 
-enum { FLOATS = 5000 };
-
-/* Sums of floats in several lengths, as a hash of their bits; 0: an error. */
-static uint64_t hash_sums(coll_comm *comm)
+/* A communicator made from another has its numbers; coll_link_text writes them as snprintf does. */
+static int default_worker(coll_comm *comm, void *arg)
 {
-    static const size_t counts[] = { 1, 7, 100, 1000, FLOATS };
-    float x[FLOATS], y[FLOATS];
-    uint64_t hash = 1;
-
-    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
-        uint64_t state = (uint64_t)coll_rank(comm) * 77 + c;
-        for (size_t i = 0; i < counts[c]; i++) x[i] = (float)(spread(&state, 1e-3, 1e3) - 10);
-        const coll_call call = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = counts[c], .type = COLL_F32 };
-        if (coll_run(comm, &call)) return 0;
-        for (size_t i = 0; i < counts[c]; i++) {
-            uint32_t bits;
-            memcpy(&bits, &y[i], sizeof bits);
-            hash = support_mix(hash ^ bits);
-        }
-    }
-    return hash;
-}
-
-static int measure_real(coll_comm *comm, void *arg)
-{
-    const bool is_threads = !strcmp(arg, "threads");
-    coll_comm *before, *after;
+    coll_comm *after;
     char text[200], small[8];
-    const double began = support_seconds();
-    const uint64_t sums = hash_sums(comm);
 
-    CHECK(explains(comm, "(default: latency=12us overhead=4us gbit=16 reduce=10GB/s)"), "before");
-    STEP(coll_dup(comm, &before));
-    STEP(coll_measure(comm));
-    CHECK((support_seconds() - began) * 1e3 < (double)support_scaled(5000), "%d ranks over %s: %.3f s", coll_size(comm),
-          (char *)arg, support_seconds() - began);
-    CHECK(explains(comm, "(measured: latency=") && agree(comm), "%d ranks over %s", coll_size(comm), (char *)arg);
-    CHECK(sums != 0 && hash_sums(comm) == sums, "%d ranks over %s: other bits", coll_size(comm), (char *)arg);
-    CHECK((is_threads || coll_size(comm) == 1) == (comm->numbers.barrier > 0), "a barrier of %g s", comm->numbers.barrier);
+    CHECK(explains(comm, "(default: latency=12us overhead=4us gbit=16 reduce=10GB/s)") && agree(comm), "%d ranks over %s",
+          coll_size(comm), (char *)arg);
     const int length = coll_link_text(comm, text, sizeof text);
     CHECK(length == (int)strlen(text) && !strncmp(text, "latency=", 8) && coll_link_text(comm, NULL, 0) == length
           && coll_link_text(comm, small, sizeof small) == length && !strcmp(small, "latency"), "the text: %s", text);
     STEP(coll_dup(comm, &after));
-    CHECK(before->numbers.origin == COLL__BY_DEFAULT && links_are_equal(&after->numbers.link, &comm->numbers.link),
-          "inheritance");
-    CHECK(explains(after, "(measured: latency="), "inherited");
-    const coll__link kept = comm->numbers.link;
-    STEP(coll_measure(before));
-    CHECK(agree(before) && before->numbers.origin == COLL__BY_MEASURING && links_are_equal(&kept, &comm->numbers.link),
-          "its own");
-    CHECK(hash_sums(before) == sums && hash_sums(after) == sums, "other bits in what was derived");
-    coll_free(before);
+    CHECK(links_are_equal(&after->numbers.link, &comm->numbers.link) && explains(after, "(default: latency="), "inherited");
     coll_free(after);
     return 0;
 }
@@ -446,59 +345,10 @@ static void test_worlds(void)
         const char *refusal = support_refusal(worlds[w]);
         if (refusal) printf("skipped %s: %s\n", worlds[w], refusal);
         for (int i = 0; i < 4 && !refusal; i++)
-            CHECK(support_run(worlds[w], sizes[i], measure_real, (void *)(uintptr_t)worlds[w]) == 0, "%s, %d ranks", worlds[w],
+            CHECK(support_run(worlds[w], sizes[i], default_worker, (void *)(uintptr_t)worlds[w]) == 0, "%s, %d ranks", worlds[w],
                   sizes[i]);
     }
-}
-
-/* A prepared call keeps the numbers with which it was prepared: ranks may restart it before and after they change. */
-static int prepared_and_changed(coll_comm *comm, void *arg)
-{
-    const int rank = coll_rank(comm), size = coll_size(comm);
-    int64_t x[600], y[600];
-    const coll_call call = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = 600, .type = COLL_I64 };
-    coll_request *request = NULL;
-    const coll__link strange = { 1e-3, 1e-9, 1e-13, 1e-13, 0 };     /* everything to all ranks, in one round         */
-
-    (void)arg;
-    for (int i = 0; i < 600; i++) x[i] = rank + i;
-    STEP(coll_run(comm, &call));                  /* now there is a choice to be forgotten                    */
-    STEP(coll_prepare(comm, &call, &request));
-    for (int turn = 0; turn < 3; turn++) {
-        memset(y, 0, sizeof y);
-        if ((rank + turn) % 2 == 0) STEP(coll_restart(request));
-        if (turn == 1) {
-            comm->numbers.link = strange;
-            comm->numbers.version++;
-        } else {
-            STEP(coll_measure(comm));
-        }
-        if ((rank + turn) % 2 == 1) STEP(coll_restart(request));
-        STEP(coll_wait(request));
-        bool right = true;
-        for (int i = 0; i < 600; i++) right = right && y[i] == (int64_t)size * i + size * (size - 1) / 2;
-        CHECK(right, "turn %d: wrong sums", turn);
-        STEP(coll_run(comm, &call));
-    }
-    coll_request_free(request);
-    return 0;
-}
-
-static int disagree(coll_comm *comm, void *arg)
-{
-    const coll_status status = coll_rank(comm) == 1 ? coll_barrier(comm) : coll_measure(comm);
-
-    (void)arg;
-    CHECK(status == COLL_ERR_MISMATCH, "one measures, the other does not: %d, %s", (int)status, coll_error(comm));
-    return 0;
-}
-
-static void test_order(void)
-{
-    CHECK(support_run("tcp-poll", 5, prepared_and_changed, NULL) == 0, "prepared, over tcp");
-    CHECK(support_run("threads", 3, prepared_and_changed, NULL) == 0, "prepared, on threads");
-    CHECK(support_run("tcp-poll", 2, disagree, NULL) == 0, "ranks that disagree");
-    CHECK(coll_measure(NULL) == COLL_ERR_ARGUMENT && coll_link_text(NULL, NULL, 0) == COLL_ERR_ARGUMENT, "NULL");
+    CHECK(coll_link_text(NULL, NULL, 0) == COLL_ERR_ARGUMENT, "NULL");
 }
 
 /* ---- >>files ---- */
@@ -530,11 +380,9 @@ static int told_by_file(coll_comm *comm, void *arg)
              *comm->numbers.file == '/' ? file_good : "the file of rank 0");
     CHECK(explains(comm, words), "rank %d", coll_rank(comm));
     CHECK(fabs(got->latency / want.latency - 1) < 1e-12 && fabs(got->overhead / want.overhead - 1) < 1e-12
-          && fabs(got->per_byte / want.per_byte - 1) < 1e-12 && fabs(got->per_byte_reduced / want.per_byte_reduced - 1) < 1e-12
-          && links_are_equal(got, &comm->numbers.nominal), "rank %d", coll_rank(comm));
+          && fabs(got->per_byte / want.per_byte - 1) < 1e-12 && fabs(got->per_byte_reduced / want.per_byte_reduced - 1) < 1e-12,
+          "rank %d", coll_rank(comm));
     CHECK(agree(comm), "rank %d", coll_rank(comm));
-    STEP(coll_measure(comm));
-    CHECK(explains(comm, "(measured: ") && fabs(comm->numbers.nominal.latency - 7e-6) < 1e-12, "rank %d", coll_rank(comm));
     return 0;
 }
 
@@ -640,11 +488,8 @@ int main(void)
     test_counts();
     test_crowds();
     test_bits(seed);
-    test_sim(seed);
     test_reasons(seed);
-    test_deaths();
     test_worlds();
-    test_order();
     test_files();
     test_forced();
     return CHECK_DONE();

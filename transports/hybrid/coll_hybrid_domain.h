@@ -19,6 +19,16 @@
 #ifndef COLL_HYBRID_DOMAIN_H
 #define COLL_HYBRID_DOMAIN_H
 
+enum { COLL__DOMAIN_OF_PROCESS, COLL__DOMAIN_OF_HOST, COLL__DOMAINS };
+
+typedef struct coll__hybrid {
+    coll__tcp    *tcp;
+    coll__thread *domains[COLL__DOMAINS];         /* this rank's side of each; NULL: none                     */
+    void         *mapped;                         /* mapping of the host's                                    */
+    coll__exported   *exported;                   /* exported memory of this rank; NULL: none                 */
+    char          description[200];
+} coll__hybrid;
+
 #if COLL__HAS_DOMAIN
 
 enum {
@@ -101,6 +111,12 @@ static coll__shm_segment_word coll__shm_handshake_end(coll__shm_segment_head *fi
     return is == COLL__SEGMENT_OPEN ? word : (coll__shm_segment_word)is;
 }
 
+static coll__region coll__region_of(const coll__shm_segment *segment, uint64_t offset, uint64_t length)
+{
+    return (coll__region){ .segment = segment->id, .number = (uint32_t)segment->fd, .offset = offset, .length = length,
+                           .base = (uint64_t)(uintptr_t)segment->at + offset };
+}
+
 /* Takes this rank's slot.  `process`: the lowest rank of the same address space.  Returns false if a process that was suspended
  * in an earlier job, of the same name and address, has taken it. */
 static bool coll__shm_handshake_take_slot(const coll__shm_handshake *handshake, coll__domain *domain, int process)
@@ -119,13 +135,8 @@ static bool coll__shm_handshake_take_slot(const coll__shm_handshake *handshake, 
     rank_slot->process = process;
     rank_slot->doorbell = tcp->io.doorbell;
     rank_slot->doorbell_id = coll__fd_id(rank_slot->doorbell.write_fd);
-    rank_slot->regions[COLL__REGION_STAGING] = (coll__region){ .segment = tcp->segment.id, .number = (uint32_t)tcp->segment.fd,
-                                                               .base = (uint64_t)(uintptr_t)tcp->segment.at + staging,
-                                                               .length = COLL__STAGINGS, .offset = staging };
-    if (exported)
-        rank_slot->regions[COLL__REGION_EXPORTED] = (coll__region){ .segment = exported->id, .number = (uint32_t)exported->fd,
-                                                                              .base = (uint64_t)(uintptr_t)exported->at,
-                                                                                      .length = exported->length };
+    rank_slot->regions[COLL__REGION_STAGING] = coll__region_of(&tcp->segment, staging, COLL__STAGINGS);
+    if (exported) rank_slot->regions[COLL__REGION_EXPORTED] = coll__region_of(&exported->segment, 0, exported->length);
     return true;
 }
 
@@ -221,39 +232,38 @@ static bool coll__shm_handshake_call(coll__shm_handshake *handshake)
     return handshake->ranks != NULL;
 }
 
-/* Enters the domain of this host; `process`: the lowest rank of this process.  *exported: this rank's exported memory, created if
- * needed; *mapped: a mapping to unmap.  Returns NULL if there is no domain, or no memory (*status). */
-static coll__thread *coll__host_domain_enter(coll__tcp *tcp, int process, bool is_crowded, coll__exported **exported,
-                                             void **mapped,
-                                             coll_status *status)
+/* Enters the domain of this host, if there is one; `process`: the lowest rank of this process.  Creates this rank's exported
+ * memory if needed.  Fails if there is no memory. */
+static coll_status coll__host_domain_enter(coll__hybrid *me, int process, bool is_crowded)
 {
-    const bool has_exported = *exported != NULL;
+    coll__tcp *const tcp = me->tcp;
+    const bool has_exported = me->exported != NULL;
     coll__shm_handshake handshake = { .tcp = tcp };
+    coll_status status = coll__shm_handshake_call(&handshake) ? COLL_OK : COLL_ERR_MEMORY;
     coll__thread *thread = NULL;
     coll__domain *domain = NULL;
-    void *at = NULL;
 
-    *mapped = NULL;
-    *status = coll__shm_handshake_call(&handshake) ? COLL_OK : COLL_ERR_MEMORY;
-    if (handshake.count > 0 && !has_exported) *exported = coll__exported_new(coll__like(tcp), handshake.count);
-    handshake.exported = *exported;
+    if (handshake.count > 0 && !has_exported) me->exported = coll__exported_new(coll__like(tcp), handshake.count);
+    handshake.exported = me->exported;
     if (handshake.count > 0)
         domain = handshake.place == 0 ? coll__shm_handshake_lead(&handshake, process, is_crowded)
-                 : coll__shm_handshake_follow(&handshake, process, &at);
+                 : coll__shm_handshake_follow(&handshake, process, &me->mapped);
     coll__give(handshake.ranks);
-    if (domain && !(thread = coll__thread_open(coll__like(tcp), domain, tcp->rank))) *status = COLL_ERR_MEMORY;
-    if (thread) *mapped = at;
-    else coll__segment_unmap(at, COLL__SEGMENT_LENGTH);
-    if (thread || has_exported) return thread;
-    coll__exported_drop(*exported);               /* no peer would read it                                    */
-    *exported = NULL;
-    return NULL;
+    if (domain && !(thread = coll__thread_open(coll__like(tcp), domain, tcp->rank))) status = COLL_ERR_MEMORY;
+    me->domains[COLL__DOMAIN_OF_HOST] = thread;
+    if (thread) return status;
+    coll__segment_unmap(me->mapped, COLL__SEGMENT_LENGTH);
+    me->mapped = NULL;
+    if (has_exported) return status;
+    coll__exported_drop(me->exported);            /* no peer would read it                                    */
+    me->exported = NULL;
+    return status;
 }
 
-static void coll__host_domain_leave(coll__thread *thread, void *mapped)
+static void coll__host_domain_leave(const coll__hybrid *me)
 {
-    coll__threads_close(thread);
-    coll__segment_unmap(mapped, COLL__SEGMENT_LENGTH);
+    coll__threads_close(me->domains[COLL__DOMAIN_OF_HOST]);
+    coll__segment_unmap(me->mapped, COLL__SEGMENT_LENGTH);
 }
 
 /* ---- >>failure ---- */
@@ -265,7 +275,7 @@ static void coll__host_domain_probe(const coll__thread *thread, coll__tcp *tcp)
 
     for (int i = 0; i < domain->size && tcp->presence[0] != COLL__PRESENT; i++)
         if (!__atomic_load_n(&coll__domain_rank_slots(domain)[i].has_left, __ATOMIC_ACQUIRE))
-            coll__probe_rank(tcp, coll__rank_slot_name(domain, i));
+            coll__watch_rank(tcp, coll__rank_slot_name(domain, i));
 }
 
 /* All ranks have agreed on a failure.  No rank begins to access another one's memory, and ranks of this process end such
@@ -284,16 +294,13 @@ static void coll__host_domain_fail(const coll__thread *thread, const coll_failur
 
 #else
 
-static inline coll__thread *coll__host_domain_enter(const coll__tcp *tcp, int process, bool is_crowded, coll__exported **exported,
-                                                    void **mapped, coll_status *status)
+static inline coll_status coll__host_domain_enter(const coll__hybrid *me, int process, bool is_crowded)
 {
-    (void)tcp, (void)process, (void)is_crowded, (void)exported;
-    *mapped = NULL;
-    *status = COLL_OK;
-    return NULL;
+    (void)me, (void)process, (void)is_crowded;
+    return COLL_OK;
 }
 
-static inline void coll__host_domain_leave(const coll__thread *thread, const void *mapped) { (void)thread, (void)mapped; }
+static inline void coll__host_domain_leave(const coll__hybrid *me) { (void)me; }
 static inline void coll__host_domain_probe(const coll__thread *thread, const coll__tcp *tcp) { (void)thread, (void)tcp; }
 
 static inline void coll__host_domain_fail(const coll__thread *thread, const coll_failure *agreed) { (void)thread, (void)agreed; }

@@ -21,9 +21,7 @@ enum {
 
 typedef struct coll__exported {
     int             users;                        /* worlds that use it                                       */
-    int             fd;
-    uint64_t        id;                           /* coll__fd_id                                              */
-    unsigned char  *at;
+    coll__shm_segment segment;
     size_t          length, opened;
     coll__lock      lock;                         /* guards `opened`                                          */
     const coll_allocator *arena;
@@ -36,9 +34,9 @@ static bool coll__exported_open(coll__exported *exported, size_t end)
     const size_t to = coll__least(coll__round_up(end, COLL__EXPORTED_PIECE), exported->length);
 
     if (to <= exported->opened) return true;
-    if (mprotect(exported->at, to, PROT_READ | PROT_WRITE)) return false;
+    if (mprotect(exported->segment.at, to, PROT_READ | PROT_WRITE)) return false;
     exported->opened = to;
-    __atomic_store_n((uint64_t *)(void *)exported->at, (uint64_t)to, __ATOMIC_RELEASE);
+    __atomic_store_n((uint64_t *)(void *)exported->segment.at, (uint64_t)to, __ATOMIC_RELEASE);
     return true;
 }
 
@@ -78,8 +76,8 @@ static void coll__exported_free(void *context, void *at, size_t length)
 static void coll__exported_drop(coll__exported *exported)
 {
     if (!exported || __atomic_sub_fetch(&exported->users, 1, __ATOMIC_ACQ_REL) > 0) return;
-    coll__segment_unmap(exported->at, exported->length);
-    coll__close_fd(&exported->fd);
+    coll__segment_unmap(exported->segment.at, exported->length);
+    coll__close_fd(&exported->segment.fd);
     coll__lock_free(&exported->lock);
     coll__give(exported);
 }
@@ -98,25 +96,20 @@ static coll__exported *coll__exported_new(const coll_allocator *memory, int rank
     struct rlimit most = { RLIM_INFINITY, RLIM_INFINITY };
 
     if (!exported) return NULL;
-    *exported = (coll__exported){ .users = 1, .fd = -1, .allocator = { coll__exported_allocate, coll__exported_free, exported } };
+    *exported = (coll__exported){ .users = 1, .segment = coll__no_segment,
+                                  .allocator = { coll__exported_allocate, coll__exported_free, exported } };
     coll__lock_init(&exported->lock);
     (void)getrlimit(RLIMIT_AS, &most);
-    for (size_t length = COLL__EXPORTED_MOST; !exported->at && length >= COLL__EXPORTED_LEAST; length /= 2) {
+    for (size_t length = COLL__EXPORTED_MOST; !exported->segment.at && length >= COLL__EXPORTED_LEAST; length /= 2) {
         if (most.rlim_cur != RLIM_INFINITY && length > most.rlim_cur / COLL__EXPORTED_PART / (rlim_t)ranks) continue;
         exported->length = length;
-        exported->fd = coll__segment_make(length);
-        if (exported->fd >= 0) exported->at = (unsigned char *)coll__segment_map_part(exported->fd, 0, length, PROT_NONE);
-        if (!exported->at) coll__close_fd(&exported->fd);
+        exported->segment = coll__shm_segment_new(length, PROT_NONE);
     }
-    if (!exported->at || !coll__exported_open(exported, 1)) {
+    if (!exported->segment.at || !coll__exported_open(exported, 1)) {
         coll__exported_drop(exported);
         return NULL;
     }
-#if defined(MADV_DONTDUMP)
-    (void)madvise(exported->at, exported->length, MADV_DONTDUMP);
-#endif
-    exported->id = coll__fd_id(exported->fd);
-    exported->arena = coll_arena_begin(exported->at + COLL__LINE, exported->length - COLL__LINE);
+    exported->arena = coll_arena_begin(exported->segment.at + COLL__LINE, exported->length - COLL__LINE);
     return exported;
 }
 

@@ -5,40 +5,24 @@
 #ifndef COLL_MPI_CONTROL_H
 #define COLL_MPI_CONTROL_H
 
-/* A new note for any number of ranks; NULL: no memory, and none is sent. */
-static coll__mpi_parcel *coll__mpi_note_new(const coll__mpi *mpi, coll__mpi_word word)
+/* Sends a copy of a note.  Without memory none is sent. */
+static void coll__mpi_note_send(coll__mpi *mpi, const coll__mpi_note *note, int rank)
 {
-    coll__mpi_parcel *parcel = (coll__mpi_parcel *)coll__allocate(coll__like(mpi), sizeof *parcel);
+    coll__mpi_note *const copy = (coll__mpi_note *)coll__take(coll__like(mpi), sizeof *copy);
+    const coll__mpi_flight flight = { .kind = COLL__MPI_SENDS_NOTE, .note = copy };
 
-    if (!parcel) return NULL;
-    parcel->left = 1;                             /* until all are addressed                                  */
-    parcel->note.word = (int32_t)word;
-    parcel->note.from = mpi->rank;
-    return parcel;
-}
-
-static void coll__mpi_parcel_done(coll__mpi_parcel *parcel)
-{
-    if (--parcel->left == 0) coll__give(parcel);
-}
-
-static void coll__mpi_note_send(coll__mpi *mpi, coll__mpi_parcel *parcel, int rank)
-{
-    const coll__mpi_flight flight = { .kind = COLL__MPI_SENDS_NOTE, .parcel = parcel };
-
-    if (coll__mpi_fly(mpi, &flight, &parcel->note, sizeof parcel->note, rank, COLL__MPI_TAG_NOTE)) parcel->left++;
+    if (!copy) return;
+    *copy = *note;
+    if (!coll__mpi_fly(mpi, &flight, copy, sizeof *copy, rank, COLL__MPI_TAG_NOTE)) coll__give(copy);
 }
 
 /* Sends a cause to one rank, or, -1, to all others. */
 static void coll__mpi_tell(coll__mpi *mpi, coll__mpi_word word, const coll_failure *cause, int rank)
 {
-    coll__mpi_parcel *parcel = coll__mpi_note_new(mpi, word);
+    const coll__mpi_note note = { .word = (int32_t)word, .from = mpi->rank, .failure = *cause };
 
-    if (!parcel) return;
-    parcel->note.failure = *cause;
     for (int i = 0; i < mpi->size; i++)
-        if (i != mpi->rank && (rank < 0 || i == rank) && !mpi->has_left[i]) coll__mpi_note_send(mpi, parcel, i);
-    coll__mpi_parcel_done(parcel);
+        if (i != mpi->rank && (rank < 0 || i == rank) && !mpi->has_left[i]) coll__mpi_note_send(mpi, &note, i);
 }
 
 /* Posts the receive of the next note. */
@@ -52,14 +36,13 @@ static void coll__mpi_hear(coll__mpi *mpi)
 /* This rank leaves: sends each other one the number of eager messages for it. */
 static void coll__mpi_say_bye(coll__mpi *mpi)
 {
+    coll__mpi_note note = { .word = COLL__MPI_BYE, .from = mpi->rank, .group = mpi->all.turn };
+
     for (int i = 0; i < mpi->size; i++) {
-        coll__mpi_parcel *parcel = i == mpi->rank || mpi->has_left[i] ? NULL : coll__mpi_note_new(mpi, COLL__MPI_BYE);
-        if (!parcel) continue;
+        if (i == mpi->rank || mpi->has_left[i]) continue;
         for (int channel = 0; channel < COLL_CHANNEL_COUNT; channel++)
-            parcel->note.counts[channel] = coll__mpi_stream_of(mpi, i, channel)->sent;
-        parcel->note.group = mpi->all.turn;
-        coll__mpi_note_send(mpi, parcel, i);
-        coll__mpi_parcel_done(parcel);
+            note.counts[channel] = coll__mpi_stream_of(mpi, i, channel)->sent;
+        coll__mpi_note_send(mpi, &note, i);
     }
 }
 

@@ -35,11 +35,9 @@ static void coll__mpi_report_stall(void *context, const unsigned char *head)
         coll__mpi_compare(mpi, 0, head);
         return;
     }
-    coll__mpi_parcel *parcel = mpi->has_left[0] || !coll__mpi_may_call(mpi) ? NULL : coll__mpi_note_new(mpi, COLL__MPI_WAITING);
-    if (!parcel) return;
-    memcpy(parcel->note.head, head, COLL_HEAD_LENGTH);
-    coll__mpi_note_send(mpi, parcel, 0);
-    coll__mpi_parcel_done(parcel);
+    coll__mpi_note note = { .word = COLL__MPI_WAITING, .from = mpi->rank };
+    memcpy(note.head, head, COLL_HEAD_LENGTH);
+    if (!mpi->has_left[0] && coll__mpi_may_call(mpi)) coll__mpi_note_send(mpi, &note, 0);
 }
 
 static void coll__mpi_bye_heard(coll__mpi *mpi, const coll__mpi_note *note, int from)
@@ -83,7 +81,7 @@ static void coll__mpi_land(coll__mpi *mpi, const coll__mpi_flight *f, const MPI_
     case COLL__MPI_SENDS_EAGER:  mpi->free_slots[mpi->free_count++] = f->slot; break;
     case COLL__MPI_SENDS_PART:
     case COLL__MPI_RECEIVES_PART: coll__mpi_part_done(f->x); break;
-    case COLL__MPI_SENDS_NOTE:    coll__mpi_parcel_done(f->parcel); break;
+    case COLL__MPI_SENDS_NOTE:    coll__give(f->note); break;
     case COLL__MPI_LANDS:         coll__mpi_eager(mpi, f, status); break;
     case COLL__MPI_HEARS:
         coll__mpi_heard(mpi, status);
@@ -182,15 +180,6 @@ static void coll__mpi_ask(coll__mpi *mpi, const coll_failure *cause)
         if (coll__mpi_look(mpi) == 0) sched_yield();
 }
 
-/* If peers may be in the blocking form of the collective in which this rank waits, it takes part. */
-static void coll__mpi_go_along(coll__mpi_group *g)
-{
-    const coll_task *task = g->task;
-
-    g->mpi->committed = NULL;
-    if (coll__mpi_take_back(g)) (void)coll__mpi_begin(g, task->call);
-}
-
 /* Determines the common cause, sends it, and ends what is pending.  A thread that may not call MPI only has its own view; the
  * others receive it once another thread calls. */
 static const coll_failure *coll__mpi_fail(void *context, const coll_failure *cause)
@@ -204,7 +193,9 @@ static const coll_failure *coll__mpi_fail(void *context, const coll_failure *cau
         return &mpi->failure;
     }
     mpi->is_settled = true;
-    if (mpi->committed) coll__mpi_go_along(mpi->committed);
+    coll__mpi_group *const g = mpi->committed;
+    mpi->committed = NULL;                        /* peers may be in the blocking form of its collective: takes part */
+    if (g && coll__mpi_take_back(g)) (void)coll__mpi_begin(g, g->task->call);
     if (mpi->failure.status == COLL_OK && mpi->rank != 0 && !mpi->has_left[0]) coll__mpi_ask(mpi, &own);
     coll__mpi_decide(mpi, &own, false);
     if (!mpi->is_known) coll__mpi_tell(mpi, COLL__MPI_DECISION, &mpi->failure, -1);

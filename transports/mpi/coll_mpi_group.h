@@ -40,19 +40,12 @@ static void coll__mpi_member_left(coll__mpi_group *g, int i, uint64_t began)
     g->left_count++;
 }
 
-static int coll__mpi_member_of(const coll__mpi_group *g, int rank)
-{
-    for (int i = 0; i < g->count; i++) if ((g->ranks ? g->ranks[i] : i) == rank) return i;
-    return -1;
-}
-
 /* A rank has left a group.  Its members have created it: they were inside the same call. */
 static void coll__mpi_gone_from(coll__mpi *mpi, uint64_t id, int rank, uint64_t began)
 {
     coll__mpi_group *g = coll__mpi_group_of(mpi, id);
-    const int i = g ? coll__mpi_member_of(g, rank) : -1;
 
-    if (i >= 0) coll__mpi_member_left(g, i, began);
+    for (int i = 0; g && i < g->count; i++) if (g->ranks[i] == rank) coll__mpi_member_left(g, i, began);
 }
 
 /* ---- >>creation ---- */
@@ -127,14 +120,10 @@ static void *coll__mpi_group_make(void *context, uint64_t id, uint32_t number, c
 static void coll__mpi_group_say_gone(coll__mpi_group *g)
 {
     coll__mpi *mpi = g->mpi;
-    coll__mpi_parcel *parcel = coll__mpi_note_new(mpi, COLL__MPI_GONE);
+    const coll__mpi_note note = { .word = COLL__MPI_GONE, .from = mpi->rank, .group = g->id, .counts = { g->turn } };
 
-    if (!parcel) return;
-    parcel->note.group = g->id;
-    parcel->note.counts[0] = g->turn;
     for (int i = 0; i < g->count; i++)
-        if (i != g->me && !mpi->has_left[g->ranks[i]] && !g->left[i]) coll__mpi_note_send(mpi, parcel, g->ranks[i]);
-    coll__mpi_parcel_done(parcel);
+        if (i != g->me && !mpi->has_left[g->ranks[i]] && !g->left[i]) coll__mpi_note_send(mpi, &note, g->ranks[i]);
 }
 
 static void coll__mpi_ungroup(void *context, void *handle)

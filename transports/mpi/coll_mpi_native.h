@@ -210,11 +210,10 @@ static int coll__mpi_begin(coll__mpi_group *g, const coll_call *c)
 {
     const size_t unit = coll_type_size(c->type);
     const bool reduces = coll__kind_reduces(c->kind);
+    const size_t each = reduces ? 1 : unit;       /* elements that are only moved are bytes                   */
     coll__mpi_terms t = { .send = c->send, .recv = c->recv, .type = MPI_BYTE, .op = MPI_OP_NULL };
-    size_t each = 1;
 
     if (reduces) t.type = coll__mpi_number(c->type), t.op = coll__mpi_op(c->op);
-    else t.type = coll__mpi_word_type(unit, &each);
     t.count = (coll__mpi_int)((c->kind == COLL_SCATTERV ? c->recv_count : c->count) * each);
     COLL__ASSERT(!g->is_running && g->comm != MPI_COMM_NULL, "%s begins as collective %llu of a group that %s",
                  coll_kind_name(c->kind), (unsigned long long)g->turn, g->is_running ? "runs another" : "is not made");

@@ -107,13 +107,6 @@ static coll_status coll__mpi_recv(void *context, coll_xfer *x)
     return COLL_OK;
 }
 
-/* The body of a long message, whose head matched. */
-static void coll__mpi_receive_body(coll__mpi *mpi, coll_xfer *x)
-{
-    x->moved = 1;
-    if (coll__mpi_body(mpi, x, COLL__MPI_RECEIVES_PART)) coll__mpi_part_done(x);
-}
-
 /* An eager message has arrived. */
 static void coll__mpi_eager(coll__mpi *mpi, const coll__mpi_flight *flight, const MPI_Status *status)
 {
@@ -137,8 +130,10 @@ static void coll__mpi_eager(coll__mpi *mpi, const coll__mpi_flight *flight, cons
     memcpy(x->head, s->landing, COLL_HEAD_LENGTH);
     mpi->bytes_received += COLL_HEAD_LENGTH + (fits ? x->length : body);
     if (fits && body) memcpy(x->buffer, s->landing + COLL_HEAD_LENGTH, body);
-    if (fits && body < x->length) coll__mpi_receive_body(mpi, x);
-    else x->status = fits ? COLL_OK : COLL_ERR_MISMATCH;
+    if (fits && body < x->length) {               /* the body of a long message follows                       */
+        x->moved = 1;
+        if (coll__mpi_body(mpi, x, COLL__MPI_RECEIVES_PART)) coll__mpi_part_done(x);
+    } else x->status = fits ? COLL_OK : COLL_ERR_MISMATCH;
     coll__mpi_listen(mpi, flight->peer, flight->channel);
 }
 

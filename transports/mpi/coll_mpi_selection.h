@@ -59,17 +59,6 @@ static MPI_Op coll__mpi_op(coll_op op)
     return op <= COLL_LXOR ? ops[op] : MPI_OP_NULL;
 }
 
-/* MPI's type for elements that are only moved: words of their size, or `*each` bytes. */
-static MPI_Datatype coll__mpi_word_type(size_t size, size_t *each)
-{
-    *each = 1;
-    if (size == 8) return MPI_UINT64_T;
-    if (size == 4) return MPI_UINT32_T;
-    if (size == 2) return MPI_UINT16_T;
-    *each = size;
-    return MPI_BYTE;
-}
-
 /* Flags that MPI can ignore.  A new flag uses messages until it is listed here.  Sums of integers are exact, and moves do not
  * round; overflow of floats is detected in the result. */
 enum {

@@ -42,9 +42,6 @@ typedef struct coll__mpi_note {
     unsigned char head[COLL_HEAD_LENGTH];
 } coll__mpi_note;
 
-/* A note that is being sent to one or more ranks. */
-typedef struct coll__mpi_parcel { int left; coll__mpi_note note; } coll__mpi_parcel;
-
 typedef enum coll__mpi_kind {
     COLL__MPI_SENDS_EAGER, COLL__MPI_SENDS_PART, COLL__MPI_SENDS_NOTE, COLL__MPI_LANDS, COLL__MPI_RECEIVES_PART, COLL__MPI_HEARS
 } coll__mpi_kind;
@@ -55,7 +52,7 @@ typedef struct coll__mpi_flight {
     int        peer, channel;                     /* LANDS                                                    */
     int        slot;                              /* SENDS_EAGER                                              */
     bool       is_over;
-    coll__mpi_parcel *parcel;                     /* SENDS_NOTE                                               */
+    coll__mpi_note *note;                         /* SENDS_NOTE                                               */
 } coll__mpi_flight;
 
 /* The form of a collective (coll_mpi_forms.h). */

@@ -61,7 +61,7 @@ static void coll__fiber_main(unsigned high, unsigned low)
 #if defined(COLL__SIM_ASAN)
     __sanitizer_finish_switch_fiber(NULL, &w->main_bottom, &w->main_length);
 #endif
-    w->body(w->arg, r->place);
+    w->body(w->arg, r);
     r->state = COLL__SIM_FINISHED;
     w->fibers[r->place].is_over = true;
     w->live--;
@@ -124,6 +124,7 @@ static void coll__sim_strike_now(coll__sim *w, coll__sim_strike *s)
     for (int i = 0; i < w->size && !s->is_over; i++)
         if (w->ranks[i].place == s->fault.rank)
             coll__sim_strike_rank(&w->ranks[i], s->fault.kind == COLL_SIM_KILL, s->fault.time);
+    if (w->fibers && !w->fibers[s->fault.rank].newest) w->fibers[s->fault.rank].is_over = true;
     s->is_over = true;
 }
 
@@ -145,7 +146,11 @@ static bool coll__sim_step(coll__sim *w)
     w->idle = e.kind == COLL__SIM_POLL ? w->idle + 1 : 0;
     const uint64_t rank = e.kind <= COLL__SIM_DELIVER || e.kind == COLL__SIM_STRIKE ? 0 : (uint64_t)r->rank;
     w->order = (w->order ^ (uint64_t)e.kind ^ rank << 8) * UINT64_C(0x100000001b3);
-    if (e.kind <= COLL__SIM_DELIVER) coll__parcel_event(w, e.kind, (coll__parcel *)e.what);
+    coll__parcel *const p = e.kind <= COLL__SIM_DELIVER ? (coll__parcel *)e.what : NULL;
+    if (p && p->is_cancelled) coll__parcel_give(w, p);
+    else if (e.kind == COLL__SIM_INJECT) coll__parcel_leave(w, p, w->now);
+    else if (e.kind == COLL__SIM_ARRIVE) coll__parcel_arrive(w, p);
+    else if (p) coll__parcel_deliver(w, p);
     else if (is_turn) coll__fiber_enter(r);
     else if (e.kind == COLL__SIM_LEFT) coll__sim_left(r);
     else if (e.kind == COLL__SIM_NOTICE) coll__sim_notice(w, r);
@@ -201,8 +206,8 @@ static bool coll__fibers_make(coll__sim *w)
 #elif defined(COLL__SIM_TSAN)
     w->scheduler.tsan = __tsan_get_current_fiber();
 #endif
-    const size_t guard = w->size <= COLL__GUARD_MOST ? page : 0;
-    for (int i = 0; i < w->size; i++)
+    const size_t guard = w->places <= COLL__GUARD_MOST ? page : 0;
+    for (int i = 0; i < w->places; i++)
         if (!coll__fiber_make(w, &w->fibers[i], w->stacks + (size_t)i * each, guard)) return false;
     return true;
 }
@@ -213,27 +218,32 @@ static void coll__sim_wind_up(coll__sim *w)
 {
     for (int i = 0; i < w->places; i++) {
         const coll__fiber *f = &w->fibers[i];
-        if (!f->is_over && !f->migration && f->role->state == COLL__SIM_SUSPENDED) coll__fiber_enter(f->role);
+        if (!f->is_over && !f->migration && f->role && f->role->state == COLL__SIM_SUSPENDED) coll__fiber_enter(f->role);
     }
+}
+
+/* The fiber of a rank begins at its time. */
+static void coll__fiber_begin(coll__sim_rank *r)
+{
+    coll__fiber_suspend(r);
+    r->world->fibers[r->place].newest = r;
+    r->wake_at = r->clock;
+    coll__sim_push(r->world, COLL__SIM_RUN, r->clock, r, r->generation);
 }
 
 /* Runs body(arg, rank) as a fiber for every rank, until each has returned, or was killed or stopped.  The caller then closes what
  * those have left open, while their stacks exist, and calls coll__sim_run_end. */
-static coll_status coll__sim_run(coll__sim *w, void (*body)(void *arg, int rank), void *arg)
+static coll_status coll__sim_run(coll__sim *w, void (*body)(void *arg, coll__sim_rank *rank), void *arg)
 {
     w->holders++;
     if (!coll__fibers_make(w)) return COLL_ERR_MEMORY;
     w->body = body;
     w->arg = arg;
     w->live = w->size;
-    for (int i = 0; i < w->size; i++) {
-        coll__fiber_suspend(&w->ranks[i]);
-        w->fibers[i].newest = &w->ranks[i];
-        w->ranks[i].wake_at = 0;
-        coll__sim_push(w, COLL__SIM_RUN, 0, &w->ranks[i], w->ranks[i].generation);
-    }
+    for (int i = 0; i < w->size; i++) coll__fiber_begin(&w->ranks[i]);
     while (w->live > 0) {
         const uint64_t limit = UINT64_C(100000) + 100 * (uint64_t)w->live;
+        if (w->waiting == w->live) coll__sim_end(w, &(coll_failure){ COLL_ERR_ABORTED, -1, "its ranks are in another world" });
         if (w->failure.status != COLL_OK) {
             coll__sim_wind_up(w);
             if (w->live > 0) coll__sim_migration_go(w);

@@ -7,11 +7,15 @@
  * or are cut off; it reports a later fault after the detection time.  No rank continues before all have an outcome.
  *
  * The next world replaces the previous one: with the same places, stacks, NICs and pending faults, but its own ranks, lanes and
- * failure.  Worlds follow one another: of several lists of ranks, as derived communicators have them, only one can continue. */
+ * failure.  Newcomers that the ranks have agreed on begin in it, behind the others.  Worlds follow one another: of several lists
+ * of ranks, as derived communicators have them, only one can continue.
+ *
+ * A world in which all ranks wait to continue ends, too (coll_grow). */
 #ifndef COLL_SIM_SHRINK_H
 #define COLL_SIM_SHRINK_H
 
 #include "../../core/membership/coll_consensus.h"
+#include "../../core/membership/coll_newcomers.h"
 
 /* A rank that waits to continue, on its own stack. */
 typedef struct coll__sim_migration {
@@ -20,6 +24,7 @@ typedef struct coll__sim_migration {
     int             count, me, timeout_ms;        /* me: its place in the list                                */
     bool            is_listed;                    /* its list is the one that continues                       */
     bool            is_done;                      /* it has its outcome                                       */
+    uint64_t        newcomers;                    /* the hash of their table, of a coll_grow; 0: none         */
     coll_survivors *out;
     coll_failure   *failure;
 } coll__sim_migration;
@@ -42,6 +47,58 @@ static void coll__sim_strikes_due(coll__sim *w)
     }
 }
 
+/* ---- >>newcomers: fibers that have not begun (core/session/coll_grow.h) ---- */
+
+enum { COLL__SIM_NEWCOMER = 8 };                  /* bytes of one in a table: its place, and its order        */
+
+static int coll__sim_waiting(void *context, int wanted, int wait_ms)
+{
+    const coll__sim *const w = ((const coll__sim_rank *)context)->world;
+    int count = 0;
+
+    (void)wanted, (void)wait_ms;
+    for (int i = 0; w->fibers && i < w->places; i++) count += !w->fibers[i].newest && !w->fibers[i].is_over;
+    return count;
+}
+
+static coll__orders coll__sim_orders(const coll__sim *w) { return (coll__orders){ &w->ranks[0].order, sizeof *w->ranks }; }
+
+static unsigned char *coll__sim_newcomers(void *context, int count, const int *places, size_t *length)
+{
+    coll__sim_rank *const r = (coll__sim_rank *)context;
+    const coll__sim *const w = r->world;
+    const bool lives = coll__sim_waiting(context, 0, 0) >= count;     /* some may have been killed since      */
+    int from = 0, at = 0, place = 0;
+
+    *length = (size_t)count * COLL__SIM_NEWCOMER;
+    coll__give(r->newcomers);
+    r->newcomers = count > 0 ? (unsigned char *)coll__take(coll__like(w), *length) : NULL;
+    r->newcomer_count = r->newcomers ? count : 0;
+    for (int i = 0; i < r->newcomer_count; i++) {
+        while (w->fibers[from].newest || (lives && w->fibers[from].is_over)) from++;
+        if (places) place = coll__order_next(coll__sim_orders(w), w->size, places, &at, place) + 1;
+        coll__put32(r->newcomers + i * COLL__SIM_NEWCOMER, (uint32_t)from++);
+        coll__put32(r->newcomers + i * COLL__SIM_NEWCOMER + 4, (uint32_t)place);
+    }
+    return r->newcomers;
+}
+
+/* They begin behind the others, which were these ranks of `before`.  One that was killed since is detected as any rank. */
+static void coll__sim_newcomers_begin(coll__sim *w, const coll__sim_rank *giver, const int *ranks, int before)
+{
+    for (int i = 0; i < giver->newcomer_count; i++) {
+        const unsigned char *const told = giver->newcomers + i * COLL__SIM_NEWCOMER;
+        coll__sim_rank *const r = &w->ranks[w->voters + i];
+        coll__sim_rank_init(w, r, w->voters + i, (int)coll__get32(told));
+        r->order = coll__get32(told + 4);
+        r->clock = w->now + w->config.latency;
+        r->state = COLL__SIM_KILLED;
+        if (w->fibers[r->place].is_over) coll__sim_push(w, COLL__SIM_NOTICE, r->clock + w->config.detection, r, 0);
+        else w->live++, coll__fiber_begin(r);
+    }
+    coll__orders_arrange(coll__sim_orders(w), w->voters, w->size, ranks, before);
+}
+
 /* ---- >>the decision ---- */
 
 enum { COLL__SIM_GRACE_S = 10 };
@@ -52,7 +109,7 @@ typedef struct coll__sim_voter {
     coll__consensus consensus;
     double   next_note, ended;                    /* earliest time of its next note; time of its outcome, 0: none yet */
     int64_t  tick_at;                             /* ns                                                       */
-    uint32_t ticks, slot;                         /* number of the only tick that counts; slot at the begin   */
+    uint32_t ticks, slot, order;                  /* number of the only tick that counts; slot at the begin; of its rank */
     double   struck_at;                           /* killed or stopped meanwhile; never: it is not            */
 } coll__sim_voter;
 
@@ -157,6 +214,7 @@ static void coll__sim_voter_strike(coll__sim_agreement *a, coll__sim_strike *s)
         v->struck_at = s->fault.time;
         v->who->role->state = s->fault.kind == COLL_SIM_KILL ? COLL__SIM_KILLED : COLL__SIM_STOPPED;
         w->fibers[s->fault.rank].migration = NULL;
+        w->waiting--;
         w->fibers[s->fault.rank].is_over = true;
         w->live--;
         a->open -= v->slot == a->slot;
@@ -225,8 +283,9 @@ static void coll__sim_voters_begin(coll__sim_agreement *a)
             if (k == i || coll__sim_are_apart(a, i, k)) coll__consensus_down(&v->consensus, k);
             else coll__consensus_up(&v->consensus, k);
         const coll__sim_migration *m = v->who;
-        coll__consensus_begin(&v->consensus, m->out->is_agree ? COLL__DECIDES_FLAGS : COLL__DECIDES_GO_ON, m->out->flags, now,
-                              grace, m->timeout_ms > 0 ? now + (int64_t)m->timeout_ms * COLL__MS : coll__never);
+        coll__consensus_begin(&v->consensus, m->out->is_agree ? COLL__DECIDES_FLAGS : COLL__DECIDES_GO_ON,
+                              m->out->is_agree ? m->out->flags : m->newcomers, now, grace,
+                              m->timeout_ms > 0 ? now + (int64_t)m->timeout_ms * COLL__MS : coll__never);
         for (int k = 0; k < a->count; k++) coll__consensus_lost(&v->consensus, k);
     }
     for (int i = 0; i < a->count; i++) if (coll__sim_takes_part(&a->voters[i])) coll__sim_voter_advance(a, i);
@@ -234,19 +293,28 @@ static void coll__sim_voters_begin(coll__sim_agreement *a)
 
 /* ---- >>the next world ---- */
 
-/* The rank of a member in the next world.  One that was killed meanwhile is detected there. */
-static void coll__sim_rank_reborn(coll__sim *w, coll__sim_rank *r, coll__sim_voter *v, int rank, const unsigned char *members)
+/* Does a member know the newcomers that the others have agreed on? */
+static bool coll__sim_goes_on(const coll__sim_voter *v)
 {
+    return coll__sim_takes_part(v) && v->consensus.role == COLL__CONSENSUS_DECIDED
+        && (!v->consensus.past.flags || v->consensus.past.flags == v->who->newcomers);
+}
+
+/* The rank of a member in the next world, in which `ranks` are these.  One that was killed meanwhile is detected there. */
+static void coll__sim_rank_reborn(coll__sim_rank *r, coll__sim_voter *v, const int *ranks, int count)
+{
+    coll__sim *w = r->world;
     coll__sim_migration *e = v->who;
 
-    coll__sim_rank_init(w, r, rank, e->role->place);
     r->before = e->role;
     r->calls = e->role->calls;
     r->clock = v->ended;
-    if (coll__sim_takes_part(v) && v->consensus.role == COLL__CONSENSUS_DECIDED) {
+    if (coll__sim_goes_on(v)) {
         w->fibers[r->place].newest = r;
         w->holders++;
-        coll__survivors_in(members, e->ranks, e->count, e->me, e->out);
+        memcpy(e->out->ranks, ranks, (size_t)count * sizeof *ranks);
+        e->out->count = count;
+        e->out->rank = r->rank;
         e->out->context = r;
         return;
     }
@@ -255,32 +323,53 @@ static void coll__sim_rank_reborn(coll__sim *w, coll__sim_rank *r, coll__sim_vot
     if (r->state == COLL__SIM_KILLED) coll__sim_push(w, COLL__SIM_NOTICE, r->clock + w->config.detection, r, 0);
 }
 
-/* Replaces this world by the next one, of the members that `decided` knows.  Returns false: no memory. */
+/* Who continues: members[i] is the place in the list of the next rank i, and ranks[i] its rank.  Behind a world of newcomers the
+ * ranks may have another order (coll_replace). */
+static int coll__sim_members(const coll__sim_agreement *a, const coll__consensus *decided, int *members, int *ranks)
+{
+    int count = 0;
+
+    for (int i = 0; i < a->count; i++) if (coll__place_in(decided->past.members, i)) members[count++] = i;
+    coll__orders_sort((coll__orders){ &a->voters[0].order, sizeof *a->voters }, members, count);
+    for (int i = 0; i < count; i++) ranks[i] = a->voters[members[i]].who->role->rank;
+    return count;
+}
+
+/* Replaces this world by the next one, of the members that `decided` knows, and of newcomers.  Returns false: no memory. */
 static bool coll__sim_rebirth(coll__sim *w, coll__sim_agreement *a, const coll__consensus *decided)
 {
-    const unsigned char *const members = decided->past.members;
-    const int count = coll__places_in(members, a->count);
     coll_failure *over = (coll_failure *)coll__sim_chunk(w, sizeof *over);
-    coll__sim_rank *fresh = (coll__sim_rank *)coll__sim_chunk(w, (size_t)count * sizeof *fresh);
+    int *const members = (int *)coll__sim_chunk(w, 2 * (size_t)a->count * sizeof *members), *const ranks = members + a->count;
+    const int count = members ? coll__sim_members(a, decided, members, ranks) : 0;
+    const coll__sim_rank *giver = NULL;
 
-    if (!over || !fresh) return false;
+    for (int i = 0; i < count && !giver; i++)
+        if (decided->past.flags && coll__sim_goes_on(&a->voters[members[i]])) giver = a->voters[members[i]].who->role;
+    const int all = count + (giver ? giver->newcomer_count : 0);
+    const bool keeps_order = w->voters < w->size && !giver;
+    coll__sim_rank *fresh = (coll__sim_rank *)coll__sim_chunk(w, (size_t)all * sizeof *fresh);
+    if (!over || !members || !fresh) return false;
     *over = w->failure;
     for (int i = 0; i < w->size; i++) {
         w->ranks[i].over = over;
         w->ranks[i].has_news = false;
     }
+    const int before = w->size;
     w->ranks = fresh;
-    w->size = count;
+    w->size = all;
+    w->voters = count;
     w->failure = (coll_failure){ COLL_OK, -1, "" };
     *w->hint = '\0';
     w->left_count = w->unseen = 0;
     w->has_parted = false;
     w->turns = w->idle = 0;
-    for (int i = 0, rank = 0; i < a->count; i++) {
-        if (!coll__place_in(members, i)) continue;
-        coll__sim_rank_reborn(w, &fresh[rank], &a->voters[i], rank, members);
-        rank++;
+    for (int i = 0; i < count; i++) {
+        coll__sim_voter *v = &a->voters[members[i]];
+        coll__sim_rank_init(w, &fresh[i], i, v->who->role->place);
+        if (keeps_order) fresh[i].order = v->who->role->order;
+        coll__sim_rank_reborn(&fresh[i], v, ranks, count);
     }
+    if (giver) coll__sim_newcomers_begin(w, giver, ranks, before);
     coll__sim_strikes_due(w);
     return true;
 }
@@ -310,6 +399,7 @@ static bool coll__sim_outcomes(coll__sim *w, coll__sim_agreement *a)
         else if (v->consensus.role == COLL__CONSENSUS_TOO_FEW) coll__failed_too_few(m->failure, v->consensus.counted, a->count);
         else if (m->out->is_agree && v->consensus.past.kind == COLL__DECIDES_GO_ON) coll__failed_over(m->failure);
         else if (m->out->is_agree) coll__survivors_in(v->consensus.past.members, m->ranks, m->count, m->me, m->out);
+        else if (!coll__sim_goes_on(v)) coll__failed_given_up(m->failure);
         m->out->flags = v->consensus.past.flags;
     }
     return !decided || coll__sim_rebirth(w, a, decided);
@@ -332,6 +422,7 @@ static bool coll__sim_decide(coll__sim *w, const coll__sim_migration *lead)
         v->who = m;
         v->consensus = *(coll__consensus *)m->out->known->kept;
         v->slot = v->consensus.slot;
+        v->order = m->role->order;
         if (a.open == 0 || v->slot < a.slot) a.open = 0, a.slot = v->slot;
         a.open += v->slot == a.slot;
     }
@@ -367,6 +458,7 @@ static void coll__sim_migration_go(coll__sim *w)
         if (!e || (has_memory && e->is_listed && !e->is_done)) continue;
         if (!has_memory) coll__set_failure(e->failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", e->count);
         w->fibers[i].migration = NULL;
+        w->waiting--;
         if (w->failure.status == COLL_OK) coll__sim_push(w, COLL__SIM_RUN, e->role->clock, e->role, e->role->generation);
     }
 }
@@ -380,6 +472,7 @@ static coll__consensus *coll__sim_consensus(coll__sim *w, coll_decisions *known,
         known->kept = c = (coll__consensus *)coll__take_zeros(coll__like(w), 1, sizeof *c + coll__consensus_memory(count));
         if (c) coll__consensus_open(c, c + 1, count, me);
     }
+    if (c && count == w->size) c->voters = w->voters;
     if (c) coll__consensus_learn(c, known);
     return c;
 }
@@ -400,7 +493,9 @@ static coll_status coll__sim_shrink(void *context, const int *ranks, int count, 
     while (ranks[e.me] != r->rank) e.me++;
     if (!coll__sim_consensus(w, out->known, count, e.me))
         return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
+    if (count == w->size) e.newcomers = coll__newcomers_hash(r->newcomers, (size_t)r->newcomer_count * COLL__SIM_NEWCOMER);
     w->fibers[r->place].migration = &e;
+    w->waiting++;
     coll__fiber_suspend(r);
     coll__fiber_leave(r, false);
     if (failure->status == COLL_OK && !out->is_agree) w->running = (coll__sim_rank *)out->context;

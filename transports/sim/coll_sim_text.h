@@ -22,7 +22,7 @@ static bool coll__sim_rank_of(const char **at, int size, int *out)
     return true;
 }
 
-/* kill=3@120   stop=3@1.5ms   cut=4-7@1ms   lose=2>1@5   late=2>1@5+3ms   pieces=2>1   (no @: all messages)   slow=3:0.5@1ms */
+/* kill=3@120   stop=3@1.5ms   cut=4-7@1ms   lose=2>1@5   late=2>1@5+3ms   (no @: all messages)   slow=3:0.5@1ms */
 static bool coll__sim_read_fault(coll_sim_fault *f, const char **at, int size)
 {
     bool is_time = false;
@@ -108,7 +108,6 @@ static const coll__word coll__sim_words[] = {
     COLL__SIM_FAULT("cut",    "ranks and a time, like 4-7@1ms", COLL_SIM_CUT),
     COLL__SIM_FAULT("lose",   "from a rank to a rank, and which message, like 2>1@5", COLL_SIM_LOSE),
     COLL__SIM_FAULT("late",   "from a rank to a rank, which message, and by how much, like 2>1@5+3ms", COLL_SIM_LATE),
-    COLL__SIM_FAULT("pieces", "from a rank to a rank, like 2>1", COLL_SIM_PIECES),
     COLL__SIM_FAULT("slow",   "a rank and the part of its network that is left, like 3:0.5, or 3:0.5@1ms", COLL_SIM_SLOW),
     { .name = NULL }
 };

@@ -38,7 +38,13 @@ static void coll__sim_strike_rank(coll__sim_rank *r, bool is_kill, double time)
 
     if (r->has_closed || r->state >= COLL__SIM_FINISHED) return;
     r->state = is_kill ? COLL__SIM_KILLED : COLL__SIM_STOPPED;
-    if (w->fibers) w->live--, w->fibers[r->place].is_over = true;
+    if (w->fibers) {
+        coll__fiber *const f = &w->fibers[r->place];
+        w->live--;
+        w->waiting -= f->migration != NULL;
+        f->migration = NULL;
+        f->is_over = true;
+    }
     r->clock = time;
     coll__print(w->hint, sizeof w->hint, "rank %d was %s at ", r->rank, is_kill ? "killed" : "stopped");
     coll__append_time(w->hint, sizeof w->hint, r->clock);
@@ -68,11 +74,10 @@ static void coll__sim_mark(coll__sim *w, coll__parcel *p, int from, int to)
     for (int i = 0; i < w->config.fault_count; i++) {
         coll__sim_strike *s = &w->strikes[i];
         const coll_sim_fault *f = &s->fault;
-        if (f->kind < COLL_SIM_LOSE || f->kind > COLL_SIM_PIECES) continue;
+        if (f->kind != COLL_SIM_LOSE && f->kind != COLL_SIM_LATE) continue;
         if (f->rank != sender || (f->peer >= 0 && f->peer != receiver)) continue;
         if (++s->seen != f->number && f->number) continue;
         if (f->kind == COLL_SIM_LATE) p->delay += f->amount;
-        if (f->kind == COLL_SIM_PIECES) p->pieces = COLL_HEAD_LENGTH + p->length;
         if (f->kind != COLL_SIM_LOSE) continue;
         p->is_lost = true;
         coll__print(w->hint, sizeof w->hint, "a message from rank %d to rank %d was lost", from, to);
@@ -178,23 +183,14 @@ static void coll__lane_settle(coll__sim *w, coll__lane *lane, double time)
 
 static void coll__parcel_deliver(coll__sim *w, coll__parcel *p)
 {
-    if (++p->pieces_done < p->pieces) {
-        const double each = (p->end - p->begin) / (double)p->pieces;
-        coll__sim_push(w, COLL__SIM_DELIVER, p->begin + (double)(p->pieces_done + 1) * each, p, 0);
-        return;
-    }
     p->is_arrived = true;
     coll__lane_settle(w, p->lane, w->now);
 }
 
-/* The first byte arrives at `begin`, the last one at `end`. */
-static void coll__parcel_come_in(coll__sim *w, coll__parcel *p, double begin, double end)
+/* The last byte arrives at `end`. */
+static void coll__parcel_come_in(coll__sim *w, coll__parcel *p, double end)
 {
-    const double first = p->pieces ? begin + (end - begin) / (double)p->pieces : end;
-
-    p->begin = begin;
-    p->end = end;
-    if (p->pieces || end > w->now) coll__sim_push(w, COLL__SIM_DELIVER, first, p, 0);
+    if (end > w->now) coll__sim_push(w, COLL__SIM_DELIVER, end, p, 0);
     else coll__parcel_deliver(w, p);
 }
 
@@ -216,7 +212,7 @@ static void coll__parcel_arrive(coll__sim *w, coll__parcel *p)
     }
     begin = coll__later(begin, host->in_free);
     host->in_free = coll__later(begin + length * coll__sim_per_byte(w, at, begin), last);
-    coll__parcel_come_in(w, p, begin, host->in_free);
+    coll__parcel_come_in(w, p, host->in_free);
 }
 
 /* A message leaves the sender at `time`. */
@@ -230,7 +226,7 @@ static void coll__parcel_leave(coll__sim *w, coll__parcel *p, double time)
     if (p->is_lost) return;                       /* it is never received, nor are those behind it            */
     if (coll__sim_host_of(w->ranks, from) == coll__sim_host_of(w->ranks, to)) {
         const double begin = time + c->local_latency + jitter + p->delay;
-        coll__parcel_come_in(w, p, begin, begin + length * c->local_seconds_per_byte);
+        coll__parcel_come_in(w, p, begin + length * c->local_seconds_per_byte);
         return;
     }
     coll__sim_host *host = &w->hosts[coll__sim_host_of(w->ranks, from)];
@@ -246,14 +242,6 @@ static void coll__parcel_leave(coll__sim *w, coll__parcel *p, double time)
     }
     p->last = is_slower || is_far ? last + way : 0;
     coll__sim_push(w, COLL__SIM_ARRIVE, leaves + way, p, 0);
-}
-
-static void coll__parcel_event(coll__sim *w, coll__sim_kind kind, coll__parcel *p)
-{
-    if (p->is_cancelled) coll__parcel_give(w, p);
-    else if (kind == COLL__SIM_INJECT) coll__parcel_leave(w, p, w->now);
-    else if (kind == COLL__SIM_ARRIVE) coll__parcel_arrive(w, p);
-    else coll__parcel_deliver(w, p);
 }
 
 /* ---- >>leaving ---- */

@@ -29,8 +29,8 @@ typedef struct coll__parcel {
     struct coll__lane   *lane;
     coll_xfer     *xfer;                          /* the sender's, while it waits for capacity of the lane    */
     unsigned char *kept;                          /* the bytes; NULL: at xfer, or placed already              */
-    size_t         length, pieces, pieces_done;   /* pieces 0: it arrives as a whole                          */
-    double         begin, end, delay;             /* first byte, last byte; added by a fault                  */
+    size_t         length;
+    double         delay;                         /* added by a fault                                         */
     double         last;                          /* when its last byte arrives at the earliest; 0: its sender is not slower */
     bool           is_placed;                     /* the bytes are already in the receiver's buffer           */
     bool           is_arrived, is_lost;
@@ -65,13 +65,15 @@ typedef struct coll__sim_rank {
     double      next_send, next_recv;             /* earliest time of its next send, of its next receive      */
     uint64_t    calls, messages, sent, received;
     coll__lane *sends, *recvs;                    /* lanes that begin here, that end here                     */
+    unsigned char *newcomers;                     /* the table of a coll_grow (coll_sim_shrink.h); NULL: none */
+    int         newcomer_count;
+    uint32_t    order;                            /* its place in the world behind that of newcomers, plus 1; 0: in order */
     bool        has_news;                         /* an event since its last progress                         */
     bool        has_closed, has_left;             /* left: peers have seen it                                 */
-    bool        has_head;
     uint32_t    generation;                       /* number of its suspensions                                */
     int         polls;                            /* without another call in between                          */
     double      wake_at, deadline, timer_at;      /* of this suspension; of its one timer event               */
-    unsigned char head[COLL_HEAD_LENGTH];         /* the call in which it last waited                         */
+    unsigned char head[COLL_HEAD_LENGTH];         /* the call in which it last waited; 0: none                */
 } coll__sim_rank;
 
 typedef enum coll__sim_kind {
@@ -96,7 +98,7 @@ typedef struct coll__sim_strike { coll_sim_fault fault; uint64_t seen; bool is_o
 
 /* The stack of a rank, in any world. */
 typedef struct coll__fiber {
-    coll__sim_rank *role, *newest;                /* the rank that waits; its latest rank                     */
+    coll__sim_rank *role, *newest;                /* the rank that waits; its latest rank.  NULL: it waits to join */
     struct coll__sim_migration *migration;        /* it waits to continue (coll_sim_shrink.h)                 */
     bool       is_over;                           /* finished, killed or stopped                              */
 #if defined(COLL__SIM_FIBERS)
@@ -107,7 +109,9 @@ typedef struct coll__fiber {
 
 typedef struct coll__sim {
     coll_sim        config;                       /* with defaults filled in                                  */
-    int             size, holders, places;        /* places: ranks of the first world                         */
+    int             size, holders, places;        /* places: ranks of the first world, and those that may join */
+    int             voters;                       /* the ranks behind them are newcomers without a vote       */
+    coll__settings *settings;                     /* of ranks that join; NULL: none can                       */
     double          now;
     uint64_t        draws, order;                 /* random numbers so far; a digest of all events so far     */
     coll__sim_rank *ranks;
@@ -129,13 +133,13 @@ typedef struct coll__sim {
     void           *chunks;                       /* all memory but that of events and long messages, freed at the end */
     void           *spare_lanes, *spare_parcels;  /* lists, each element begins with the next                 */
     coll__sim_rank *running;                      /* whose fiber runs                                         */
-    int             live;                         /* fibers that may still run                                */
+    int             live, waiting;                /* fibers that may still run; that wait to continue         */
     coll__fiber    *fibers, scheduler;
     unsigned char  *stacks;
     size_t          stacks_length, stack_each;
     const void     *main_bottom;                  /* the scheduler's stack, for the address sanitizer         */
     size_t          main_length;
-    void          (*body)(void *arg, int rank);
+    void          (*body)(void *arg, coll__sim_rank *rank);
     void           *arg;
 } coll__sim;
 
@@ -144,11 +148,7 @@ typedef struct coll__sim {
 /* The next number of a generator that starts at the seed (splitmix64). */
 static uint64_t coll__sim_draw(coll__sim *w)
 {
-    uint64_t x = w->config.seed * UINT64_C(0xd1342543de82ef95) + ++w->draws * UINT64_C(0x9e3779b97f4a7c15);
-
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
+    return coll__mix64(w->config.seed * UINT64_C(0xd1342543de82ef95) + ++w->draws * UINT64_C(0x9e3779b97f4a7c15));
 }
 
 static double coll__sim_fraction(coll__sim *w) { return (double)(coll__sim_draw(w) >> 11) * 0x1p-53; }

@@ -96,7 +96,7 @@ static void coll__stream_unreachable(coll__tcp *tcp, coll__stream *s, int error)
     if (!coll__has_active_transfer(s)) return;    /* a receive from any rank can still complete               */
     if (error) coll__print(what, sizeof what, "cannot be reached from rank %d: %s%s", tcp->rank, strerror(error),
                            s->is_unanswered ? "; its host is gone, or the link between the two" : "");
-    else coll__print(what, sizeof what, "cannot be reached: it has no address that other hosts could reach");
+    else coll__print(what, sizeof what, "cannot be reached from other hosts: it listens at a loopback address (COLL_NETWORK)");
     coll__suspect(tcp, s->peer, what);
 }
 
@@ -133,7 +133,7 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
         coll__stream_unreachable(tcp, s, 0);
         return;
     }
-    const coll__address a = coll__endpoint_address(tcp, s->peer, s->tried);
+    const coll__address a = coll__endpoint_address(&tcp->endpoints[s->peer], s->tried, tcp->network.scope);
     s->handshake = coll__dial_begin(&tcp->us, &a, hello, coll__deadline(COLL__DIAL_MS));
     if (!s->handshake) {
         const int error = errno;
@@ -274,8 +274,9 @@ static void coll__refuse_handshake(coll__tcp *tcp, coll__pipe *pipe, const coll_
     char where[COLL__ADDRESS_TEXT], text[COLL__CONTROL_PROOF - COLL__CONTROL_TEXT], rest[512];
     int reads = 0;
 
-    coll__say(&tcp->log, coll__refusal_level(tcp, g, from, reason), "rank %d turned away a connection from %s: %s", tcp->rank,
-              coll__address_text(&from, where, sizeof where), reason);
+    if (!tcp->is_heartbeat_there)                 /* its thread writes no log                                 */
+        coll__say(&tcp->log, coll__refusal_level(tcp, g, from, reason), "rank %d turned away a connection from %s: %s", tcp->rank,
+                  coll__address_text(&from, where, sizeof where), reason);
     coll__print(text, sizeof text, "rank %d refused the connection: %s", tcp->rank, reason);
     coll__control_write(note, COLL__CONTROL_REFUSE, status, -1, text);
     if (g) coll__refusal_prove(g, tcp->greets_as, note);
@@ -290,8 +291,26 @@ static void coll__refuse(coll__tcp *tcp, coll__pipe *pipe, coll_status status, c
     coll__refuse_handshake(tcp, pipe, NULL, status, reason);
 }
 
-static void coll__control_event(coll__tcp *tcp, int index);
-static void coll__probe_taken(coll__tcp *tcp, coll__pipe *pipe, int rank);
+/* During the start, at rank 0: read endpoints, and detect closed connections.  A rank may connect again. */
+static void coll__bootstrap_event(coll__tcp *tcp, int index)
+{
+    coll__control_line *line = &tcp->controls[index];
+    coll__control control;
+    int error = 0;
+
+    if (line->pipe.fd < 0) return;
+    while (!error && !(error = coll__pipe_fill(&line->pipe, line->bytes, &line->length, COLL__CONTROL_LENGTH))) {
+        line->length = 0;
+        if (!coll__control_read(line->bytes, tcp->size, &control) || control.note != COLL__CONTROL_ENDPOINT
+            || !coll__endpoint_heard(tcp, index, line->bytes + COLL__CONTROL_TEXT)) error = EPROTO;
+    }
+    if (error == EAGAIN) return;
+    coll__io_forget(&tcp->io, line->pipe.fd);
+    coll__pipe_close(&line->pipe);
+    coll__endpoint_lost(tcp, index);
+    line->lost_at = coll__now();
+    line->lost_by = error;
+}
 
 /* A rank joins during the start, at rank 0.  It sends its endpoint next. */
 static void coll__take_rank(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *hello)
@@ -299,7 +318,7 @@ static void coll__take_rank(coll__tcp *tcp, coll__pipe *pipe, const coll__hello 
     coll__control_line *line = &tcp->controls[hello->rank];
     char where[COLL__ADDRESS_TEXT], reason[160];
 
-    if (hello->rank > 0 && line->pipe.fd >= 0) coll__control_event(tcp, hello->rank);     /* is it still there? */
+    if (hello->rank > 0 && line->pipe.fd >= 0) coll__bootstrap_event(tcp, hello->rank);   /* is it still there? */
     if (hello->rank == 0 || line->pipe.fd >= 0) {
         const coll__address other = coll__name_of(line->pipe.fd, true);
         coll__print(reason, sizeof reason, "another process has come with the same rank, %d%s%s", hello->rank,
@@ -307,15 +326,7 @@ static void coll__take_rank(coll__tcp *tcp, coll__pipe *pipe, const coll__hello 
         coll__refuse(tcp, pipe, COLL_ERR_PROTOCOL, reason);
         return;
     }
-    const bool is_unsafe = tcp->lacks_tls || (tcp->us.auth == COLL__AUTH_NONE && !tcp->is_open);
-    if (is_unsafe && !tcp->has_warned && memcmp(hello->host, tcp->us.host, sizeof hello->host)) {
-        tcp->has_warned = true;
-        coll__say(&tcp->log, COLL_LOG_WARN, "%s", tcp->lacks_tls
-                  ? "security is \"key\": ranks of other hosts are authenticated, and nothing is encrypted; compile with "
-                    "-DCOLL_WITH_OPENSSL to encrypt, or set COLL_SECURITY=key to accept this"
-                  : "security is \"open\": any process that reaches this port may join, read and change what is sent; set "
-                    "COLL_KEY, or COLL_SECURITY=open to accept this");
-    }
+    coll__warn_unprotected(tcp, hello->host);
     memcpy(tcp->endpoints[hello->rank].host, hello->host, sizeof hello->host);
     coll__tune_socket(pipe->fd);
     line->pipe = coll__pipe_take(pipe);
@@ -329,7 +340,7 @@ static void coll__take_rank(coll__tcp *tcp, coll__pipe *pipe, const coll__hello 
 static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *hello)
 {
     if (hello->purpose == COLL__PURPOSE_PROBE) {
-        coll__probe_taken(tcp, pipe, hello->rank);
+        coll__line_taken(&tcp->heartbeat, pipe, hello->rank);
         return;
     }
     if (hello->purpose == COLL__PURPOSE_JOIN) {
@@ -339,7 +350,7 @@ static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *h
     }
     coll__stream *s = coll__stream_to(tcp, hello->rank, hello->channel);
     if (!tcp->is_bootstrapping && hello->rank < tcp->rank && hello->more_lanes == 0) coll__stream_needs_one(s);
-    if (tcp->is_bootstrapping || hello->rank >= tcp->rank || s->state != COLL__STREAM_NONE
+    if (tcp->is_bootstrapping || hello->purpose != COLL__PURPOSE_DATA || hello->rank >= tcp->rank || s->state != COLL__STREAM_NONE
         || (hello->more_lanes > 0) != (coll__stripe_set_of(s) != NULL) || coll__stream_lane(s, hello->lane)->fd >= 0) {
         coll__refuse(tcp, pipe, COLL_ERR_PROTOCOL, "a data connection that was not expected");
         return;
@@ -348,26 +359,29 @@ static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *h
     coll__stream_open(tcp, s, hello->lane, pipe);
 }
 
-static void coll__agreement_admit(struct coll__agreement *h, coll__handshake *g);
-
-/* Continue a handshake; true: it is over.  The heartbeat thread completes liveness probes and removes closed connections only;
- * it does not run this during an agreement. */
+/* Continue a handshake; true: it is over.  The heartbeat thread completes those of liveness probes and of ranks that want a past
+ * decision, completes or refuses those of newcomers, and removes closed connections; it does not run this during an agreement. */
 static bool coll__handshake_go_on(coll__tcp *tcp, coll__handshake *g)
 {
     const coll_status status = coll__handshake_advance(g, tcp->greets_as);
 
     if (status == COLL_PENDING) return false;
-    if (tcp->is_heartbeat_there && status != COLL_ERR_PEER && (status != COLL_OK || g->hello.purpose != COLL__PURPOSE_PROBE)) {
+    const bool is_answered = status == COLL_OK && (g->hello.purpose == COLL__PURPOSE_PROBE || coll__past_of(g));
+    const bool is_newcomer = coll__hello_may_begin(g->call, sizeof g->call)
+        && g->call[offsetof(coll__hello, purpose)] == COLL__PURPOSE_NEWCOMER;
+    if (tcp->is_heartbeat_there && status != COLL_ERR_PEER && !is_answered && !is_newcomer) {
         g->want = 0;
         tcp->has_deferred = true;
         return false;
     }
     if (COLL__HAS_SHRINK && status == COLL_OK && tcp->agreement && !coll__past_of(g)) {
-        coll__agreement_admit(tcp->agreement, g);
+        tcp->admit(tcp->agreement, g);
         return true;
     }
     coll__io_forget(&tcp->io, g->pipe.fd);
-    if (status == COLL_OK && coll__past_of(g)) coll__past_told(coll__past_of(g), &g->pipe);
+    if (status == COLL_OK && coll__past_of(g) && g->hello.purpose == COLL__PURPOSE_NEWCOMER)
+        coll__newcomer_comes(tcp, &g->pipe, &g->hello);
+    else if (status == COLL_OK && coll__past_of(g)) coll__past_told(coll__past_of(g), &g->pipe);
     else if (status == COLL_OK) coll__greeted(tcp, &g->pipe, &g->hello);
     else if (status == COLL_ERR_PEER) coll__pipe_close(&g->pipe);
     else coll__refuse_handshake(tcp, &g->pipe, g, status, g->why);
@@ -585,6 +599,7 @@ static int coll__accept_watch(coll__tcp *tcp, struct pollfd *fds, int64_t *next)
     int n = 0;
 
     if (pthread_mutex_trylock(&tcp->accept_lock)) return 0;
+    coll__waiters_beat(tcp, coll__now());
     if (!tcp->agreement) {
         const bool is_deaf = tcp->is_deaf && coll__now() < tcp->deaf_until;
         tcp->is_heartbeat_there = true;

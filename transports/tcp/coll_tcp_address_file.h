@@ -63,13 +63,6 @@ static int coll__rendezvous_read(const char *path, coll__rendezvous *rendezvous)
     return coll__rendezvous_parse(text, rendezvous) ? 0 : EPROTO;
 }
 
-/* Remove the file, unless another job has replaced it. */
-static void coll__rendezvous_remove(const char *path, const char *nonce)
-{
-    coll__rendezvous there;
-    if (!coll__rendezvous_read(path, &there) && !strcmp(there.nonce, nonce)) unlink(path);
-}
-
 /* Write the file, and derive the world id from its nonce, which is stored. */
 static coll_status coll__rendezvous_publish(coll__tcp *tcp, const char *path, const char *world, char *nonce)
 {
@@ -83,7 +76,7 @@ static coll_status coll__rendezvous_publish(coll__tcp *tcp, const char *path, co
     coll__shm_segment_sign(&tcp->segment, tcp->rank, tcp->us.world);
     coll__print(text, sizeof text, "%s\n%s\n", coll__rendezvous_title, nonce);
     for (int i = 0; i < tcp->endpoints[0].count; i++) {
-        const coll__address a = coll__endpoint_address(tcp, 0, i);
+        const coll__address a = coll__endpoint_address(&tcp->endpoints[0], i, tcp->network.scope);
         coll__append(text, sizeof text, "%s\n", coll__address_text(&a, where, sizeof where));
     }
     coll__append(text, sizeof text, "end\n");

@@ -45,14 +45,12 @@ static coll_status coll__listen_failed(const coll__tcp *tcp, const char *where, 
 {
     const int error = errno;
     const char *const at = *where ? " at " : "";
-    char holder[100] = "";
 
     if (error == EADDRINUSE && port == 0 && tcp->network.port_first > 0)
         return coll__start_failed(COLL_ERR_SYSTEM, "rank %d cannot listen%s%.120s: no port from %d to %d is free", tcp->rank, at,
                                   where, tcp->network.port_first, tcp->network.port_last);
-    if (error == EADDRINUSE && port > 0) coll__holder_text(port, holder, sizeof holder);
     return coll__start_failed(COLL_ERR_SYSTEM, "rank %d cannot listen%s%.120s: %s%s", tcp->rank, at, where, strerror(error),
-                              holder);
+                              error == EADDRINUSE ? " (ss -ltnp shows the process)" : "");
 }
 
 /* Listen, and record the endpoint.  Port 0, and a file: at a free port, and without a host at the addresses of the configured
@@ -178,17 +176,18 @@ static coll_status coll__bootstrap_as_root(coll__tcp *tcp, const coll_config *c)
     if (status == COLL_OK && path) status = coll__rendezvous_publish(tcp, path, c->world, nonce);
     if (status < 0) return status;
     if (!path && c->tcp.listening && tcp->endpoints[0].count > 0) {
-        const coll__address here = coll__endpoint_address(tcp, 0, 0);
+        const coll__address here = coll__endpoint_address(&tcp->endpoints[0], 0, tcp->network.scope);
         c->tcp.listening(c->tcp.listening_context, coll__address_text(&here, text, sizeof text));
     }
     coll__io_watch(&tcp->io, tcp->listener, POLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
     tcp->is_bootstrapping = true;
     status = coll__bootstrap_all(tcp, c, began, deadline);
     if (status == COLL_OK && coll__ask_to_listen(tcp, deadline) > 0) status = coll__bootstrap_all(tcp, c, began, deadline);
-    if (path) coll__rendezvous_remove(path, nonce);
+    coll__rendezvous there;                       /* another job may have replaced the file                   */
+    if (path && !coll__rendezvous_read(path, &there) && !strcmp(there.nonce, nonce)) unlink(path);
     tcp->is_bootstrapping = status < 0;
     if (status < 0) coll__bootstrap_tell(tcp, COLL__CONTROL_REFUSE, status, coll__start_error);
-    else coll__send_table(tcp);
+    else coll__send_table(tcp, 1);
     return status;
 }
 
@@ -234,7 +233,7 @@ static coll_status coll__listen_as_other(coll__tcp *tcp, int control, const char
  * g->why.  Other errors: do not retry. */
 static coll_status coll__introduce(coll__tcp *tcp, int fd, int64_t limit, coll__handshake *g)
 {
-    const coll__hello hello = { .purpose = COLL__PURPOSE_JOIN };
+    const coll__hello hello = { .purpose = tcp->is_newcomer ? COLL__PURPOSE_NEWCOMER : COLL__PURPOSE_JOIN };
     unsigned char bytes[COLL__CONTROL_LENGTH];
     coll__control control;
 
@@ -244,25 +243,27 @@ static coll_status coll__introduce(coll__tcp *tcp, int fd, int64_t limit, coll__
     const int error = coll__pipe_transfer(&g->pipe, bytes, COLL__CONTROL_LENGTH, false, limit);
     const bool is_known = !error && coll__control_read(bytes, tcp->size, &control);
     if (is_known && control.note == COLL__CONTROL_WELCOME) return COLL_OK;
+    const bool is_moved = tcp->is_newcomer && is_known && control.note == COLL__CONTROL_ENDPOINT
+        && coll__endpoint_take(tcp, 0, bytes + COLL__CONTROL_TEXT);   /* it is called next                        */
     coll__print(g->why, sizeof g->why, "%s", error == ETIMEDOUT ? "no answer" : error ? strerror(error)
-                : is_known ? control.what.text : "something else answers there");
-    return !is_known ? COLL_ERR_PEER : control.what.status < 0 ? control.what.status : COLL_ERR_PROTOCOL;
+                : is_moved ? "this is not rank 0" : is_known ? control.what.text : "something else answers there");
+    return !is_known || is_moved ? COLL_ERR_PEER : control.what.status < 0 ? control.what.status : COLL_ERR_PROTOCOL;
 }
 
 /* Try all addresses until one gives a welcome.  Returns the pipe, or none; then each address has its reason.  *status is an
  * error if retrying is useless, COLL_PENDING after an unauthenticated refusal. */
-static coll__pipe coll__call_root(coll__tcp *tcp, coll__ways *ways, int64_t deadline, coll_status *status)
+static coll__pipe coll__call_root(coll__tcp *tcp, coll__ways *ways, int answer_ms, int64_t deadline, coll_status *status)
 {
     coll__handshake g;
     int at;
 
-    for (int64_t soon = coll__deadline(COLL__ANSWER_MS); (at = coll__ways_connect(ways, soon < deadline ? soon : deadline)) >= 0;
-         soon = coll__deadline(COLL__ANSWER_MS)) {
+    for (int64_t soon = coll__deadline(answer_ms); (at = coll__ways_connect(ways, soon < deadline ? soon : deadline)) >= 0;
+         soon = coll__deadline(answer_ms)) {
         coll__way *way = &ways->way[at];
         const int fd = way->fd;
         way->fd = -1;
         coll__ways_rest(ways);
-        soon = coll__deadline(COLL__ANSWER_MS);
+        soon = coll__deadline(answer_ms);
         const coll_status told = coll__introduce(tcp, fd, soon < deadline ? soon : deadline, &g);
         if (told == COLL_OK) {
             tcp->endpoints[0].count = 0;
@@ -279,11 +280,33 @@ static coll__pipe coll__call_root(coll__tcp *tcp, coll__ways *ways, int64_t dead
     return (coll__pipe){ .fd = -1 };
 }
 
+/* All addresses of "host:port", or of a list of them for a newcomer, of which one is enough.  Before them those of rank 0, if a
+ * newcomer knows them from another rank, or has waited there. */
+static const char *coll__resolve_some(const coll__tcp *tcp, const char *text, coll__address *list, int *count, bool *may_come)
+{
+    char entry[COLL__ADDRESS_ROOM];
+    coll__address more[COLL__ADDRESSES_MOST];
+    const char *wrong = "it is empty";
+    const int known = tcp->is_newcomer ? tcp->endpoints[0].count : 0;
+    int all = 0;
+
+    for (; all < known; all++) list[all] = coll__endpoint_address(&tcp->endpoints[0], all, tcp->network.scope);
+    for (int i = 0, n; coll__hosts_entry(text, i, entry, sizeof entry); i++) {
+        const char *const fault = coll__resolve(entry, false, more, &n, may_come);
+        if (fault) wrong = fault;
+        for (int k = 0; k < n && all < known + COLL__ADDRESSES_MOST; k++) list[all++] = more[k];
+    }
+    *count = all;
+    return all > known ? NULL : wrong;
+}
+
 /* Connect to rank 0 before the deadline. */
 static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_t began, int64_t deadline, coll__pipe *pipe)
 {
     const char *const path = coll__rendezvous_path(c->address), *wrong = NULL;
-    coll__address list[COLL__ADDRESSES_MOST];
+    coll__address list[COLL__ADDRESSES_MOST + COLL__ENDPOINT_ADDRESSES];
+    const int alive_ms = tcp->is_newcomer && c->liveness_timeout_ms > 0 ? c->liveness_timeout_ms : COLL__ANSWER_MS;
+    const int answer_ms = alive_ms < COLL__ANSWER_MS ? alive_ms : COLL__ANSWER_MS;            /* one may be stopped */
     int pause_ms = COLL__RETRY_LEAST_MS, count;
     bool has_told = false, is_found = false, may_come = true, is_denied = false, was_refused = false;
     char why[400] = "", now[400];
@@ -296,13 +319,13 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
         if (!is_over && path) {
             is_found = coll__rendezvous_follow(tcp, path, c->world, &ways, now, sizeof now);
         } else if (!is_over) {
-            wrong = coll__resolve(c->address, false, list, &count, &may_come);
+            wrong = coll__resolve_some(tcp, c->address, list, &count, &may_come);
             if (wrong) coll__print(now, sizeof now, "%s", wrong);
             else coll__ways_make(&ways, list, count, &tcp->network);
             is_found = !wrong;
         }
         if (!is_over && is_found) {
-            *pipe = coll__call_root(tcp, &ways, deadline, &status);
+            *pipe = coll__call_root(tcp, &ways, answer_ms, deadline, &status);
             if (pipe->fd >= 0) return COLL_OK;
             is_denied = status == COLL_PENDING;
             coll__ways_text(&ways, now, sizeof now);
@@ -316,7 +339,9 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
         if (status < 0) return coll__start_failed(status, "rank %d cannot join at %s: %s", tcp->rank, c->address, why);
         if (coll__now() >= deadline)
             return coll__start_failed(is_denied ? COLL_ERR_DENIED : COLL_ERR_TIMEOUT,
-                                      "rank %d could not reach rank 0 at %s in %.1f s: %s", tcp->rank, c->address, waited, why);
+                                      "rank %d could not reach rank 0 at %s in %.1f s: %s%s", tcp->rank, c->address, waited, why,
+                                      tcp->is_newcomer ? "; if the job began at a loopback address, only processes of its host "
+                                      "can join: give rank 0 another one (COLL_ADDR)" : "");
         if (waited > 3 && !has_told) {
             coll__say(&tcp->log, COLL_LOG_WARN, "rank %d cannot reach rank 0 at %s yet: %s", tcp->rank, c->address, why);
             has_told = true;
@@ -342,9 +367,28 @@ static coll_status coll__take_table(coll__tcp *tcp, coll__pipe *pipe, int64_t de
                               tcp->rank, error ? coll__ending_text(error) : "what came is none");
 }
 
-/* After the welcome: listen, send the endpoint, and wait for the table or a refusal.  `where` is for error texts. */
-static coll_status coll__await_table(coll__tcp *tcp, const char *where, const char *hosts, coll__pipe *pipe, int64_t deadline)
+/* Wait for rank 0.  A newcomer closes connections of others, which may look for rank 0 here: they try their next address. */
+static void coll__await_note(coll__tcp *tcp, coll__pipe *pipe, int64_t limit)
 {
+    struct pollfd at[2] = { { .fd = pipe->fd }, { .fd = tcp->is_newcomer ? tcp->listener : -1, .events = POLLIN } };
+    int ms;
+
+    while ((at[0].events = coll__pipe_await(pipe, POLLIN)) && (ms = coll__ms_until(limit, 60000)) > 0) {
+        if (poll(at, 2, ms) > 0 && at[0].revents) return;
+        if (!at[1].revents) continue;
+        const int fd = coll__accept(tcp->listener);
+        if (fd >= 0) close(fd);
+        else at[1].fd = -1;                       /* no descriptor is left: they wait                         */
+        at[1].revents = 0;
+    }
+}
+
+/* After the welcome: listen, send the endpoint, and wait for the table or a refusal. */
+static coll_status coll__await_table(coll__tcp *tcp, const coll_config *c, coll__pipe *pipe, int64_t deadline)
+{
+    const int alive_ms = c->liveness_timeout_ms + c->liveness_timeout_ms / COLL__BEATS;
+    const char *const where = c->address;
+    int64_t limit = deadline;
     unsigned char note[COLL__CONTROL_LENGTH];
     coll__control control = { .note = COLL__CONTROL_WELCOME };
     coll__endpoint outer;
@@ -355,24 +399,29 @@ static coll_status coll__await_table(coll__tcp *tcp, const char *where, const ch
         const bool is_request = control.note == COLL__CONTROL_LISTEN && coll__endpoint_read(note + COLL__CONTROL_TEXT, &outer)
             && outer.count > 0;
         if (is_request || control.note == COLL__CONTROL_WELCOME) {
-            const coll_status status = coll__listen_as_other(tcp, pipe->fd, hosts, is_request ? &outer : NULL);
+            const coll_status status = coll__listen_as_other(tcp, pipe->fd, c->tcp.hosts, is_request ? &outer : NULL);
             if (status < 0) return status;
             error = coll__endpoint_send(pipe, COLL__CONTROL_ENDPOINT, &tcp->endpoints[tcp->rank], deadline);
         }
-        if (!error) error = coll__pipe_transfer(pipe, note, sizeof note, false, deadline);
+        if (!error) coll__await_note(tcp, pipe, limit);
+        if (!error) error = coll__pipe_transfer(pipe, note, sizeof note, false, limit);
         if (error) break;
         if (!coll__control_read(note, tcp->size, &control))
             return coll__start_failed(COLL_ERR_PROTOCOL, "rank %d: something else than rank 0 answers at %s", tcp->rank, where);
+        const bool is_beat = control.note == COLL__CONTROL_HEARTBEAT && alive_ms > 0;
+        limit = is_beat && coll__deadline(alive_ms) < deadline ? coll__deadline(alive_ms) : deadline;
         if (control.note == COLL__CONTROL_TABLE) return coll__take_table(tcp, pipe, deadline);
+        if (control.note == COLL__CONTROL_TAKEN && coll__newcomer_taken(tcp, note)) return COLL_OK;
         if (control.note == COLL__CONTROL_REFUSE)
             return coll__start_failed(control.what.status, "rank %d: %s", tcp->rank, control.what.text);
         if (control.note == COLL__CONTROL_MISSING)
             coll__print(missing, sizeof missing, "; when it last said so, it waited for %.110s", control.what.text);
     }
-    const bool is_late = error == ETIMEDOUT;
+    const bool is_late = error == ETIMEDOUT && limit == deadline;
     return coll__start_failed(is_late ? COLL_ERR_TIMEOUT : COLL_ERR_PEER, "rank %d reached rank 0 at %s, but then: %s%s",
-                              tcp->rank, where, is_late ? "not all ranks came before the time was up"
-                                                        : coll__ending_text(error), missing);
+                              tcp->rank, where, !is_late ? coll__ending_text(error)
+                              : tcp->is_newcomer ? "it was not taken before the time was up (coll_grow)"
+                              : "not all ranks came before the time was up", missing);
 }
 
 static coll_status coll__bootstrap_as_other(coll__tcp *tcp, const coll_config *c)
@@ -382,10 +431,22 @@ static coll_status coll__bootstrap_as_other(coll__tcp *tcp, const coll_config *c
     const int64_t grace = (int64_t)coll__least((size_t)c->start_timeout_ms / 4, COLL__GRACE_MS);
     const int64_t last = deadline == coll__never ? deadline : deadline + grace * COLL__MS;
     coll__pipe *pipe = &tcp->controls[0].pipe;
-    coll_status status = coll__reach_root(tcp, c, began, deadline, pipe);
+    char why[COLL__START_ROOM];
+    coll_status status;
 
-    if (status == COLL_OK) status = coll__await_table(tcp, c->address, c->tcp.hosts, pipe, last);
-    if (status < 0) return status;
+    do {                                          /* a newcomer calls again if its rank 0 dies or is silent   */
+        coll__pipe_close(pipe);
+        status = coll__reach_root(tcp, c, began, deadline, pipe);
+        if (status == COLL_OK) status = coll__await_table(tcp, c, pipe, last);
+        if (status == COLL_OK || !tcp->is_newcomer) continue;
+        tcp->endpoints[0].count = 0;
+        coll__close_fd(&tcp->listener);           /* ranks that have it in their table see that it was not taken */
+    } while (tcp->is_newcomer && status == COLL_ERR_PEER);
+    if (tcp->is_newcomer && status < 0 && !strncmp(coll__start_error, "rank 1", 6)) {           /* it has no rank */
+        coll__print(why, sizeof why, "%s", coll__start_error + 6);
+        return coll__start_failed(status, "join: this process%s", why);
+    }
+    if (status < 0 || tcp->is_newcomer) return status;
     coll__io_watch(&tcp->io, pipe->fd, POLLIN, coll__tag(COLL__EVENT_CONTROL, 0));
     coll__io_watch(&tcp->io, tcp->listener, POLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
     return COLL_OK;
@@ -395,8 +456,6 @@ static coll_status coll__bootstrap_as_other(coll__tcp *tcp, const coll_config *c
 
 /* Processors of the ranks of one host, summed up. */
 typedef struct coll__host_ranks { int size, most, sum; uint64_t set; } coll__host_ranks;
-
-static int coll__tcp_host(void *context, int rank);
 
 /* Set this rank's local rank, the number of ranks on its host, and their processors.  Set `share`: processors per rank on the
  * host with the fewest, at most 1. */
@@ -439,9 +498,67 @@ static coll_status coll__take_tuning(const coll__tcp *tcp, coll__numbers *number
     if (!coll__numbers_read(&told, tcp->tuning, &wrong))
         return coll__start_failed(COLL_ERR_PROTOCOL, "rank %d cannot read what rank 0 says of the wire: %s", tcp->rank,
                                   tcp->tuning);
-    coll__print(told.file, sizeof told.file, "%s", tcp->rank == 0 ? numbers->file : "the file of rank 0");
+    coll__print(told.file, sizeof told.file, "%s", *numbers->file ? numbers->file : "the file of rank 0");
+    if (tcp->voters < tcp->size) told.shares.count = told.sites.count = 0;        /* of other ranks           */
     *numbers = told;
     return COLL_OK;
+}
+
+/* ---- >>another world ---- */
+
+/* The context of this process in another world, with its listener; `us` becomes its identity, and the owner of us->past.  NULL:
+ * coll__start_error. */
+static coll__tcp *coll__tcp_next(coll__tcp *old, const coll__tcp_settings *settings, const coll__identity *us)
+{
+    const int size = settings->config.size;
+    coll__tcp *const tcp = coll__tcp_new(settings, &old->log);
+
+    if (!tcp) {
+        coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", size);
+        return NULL;
+    }
+    tcp->us = *us;
+    tcp->us.tls = coll__tls_share(old->us.tls);
+    tcp->us.rank = settings->config.rank;
+    tcp->us.size = size;
+    tcp->network = old->network;
+    tcp->lacks_tls = old->lacks_tls;
+    tcp->has_warned = old->has_warned;
+    coll__shm_segment_sign(&tcp->segment, tcp->rank, tcp->us.world);
+    const size_t streams = (size_t)size * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1);
+    if (coll__io_open(&tcp->io, coll__like(tcp), old->io.is_uring ? "auto" : "poll", streams, tcp->segment.fd >= 0,
+                      &old->log) < 0) {
+        tcp->us.past = NULL;
+        coll__tcp_free(tcp);
+        return NULL;
+    }
+    coll__io_forget(&old->io, old->listener);
+    tcp->listener = old->listener;
+    old->listener = -1;
+    coll__io_watch(&tcp->io, tcp->io.doorbell.fd, POLLIN, coll__tag(COLL__EVENT_DOORBELL, 0));
+    coll__io_watch(&tcp->io, tcp->listener, POLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
+    return tcp;
+}
+
+/* A newcomer that has been taken: its context in its first world.  Frees the one in which it has waited. */
+static coll__tcp *coll__newcomer_enter(coll__tcp *old, const coll__tcp_settings *settings, coll_status *status)
+{
+    coll__tcp_settings mine = { .config = settings->config, .is_open = settings->is_open };
+
+    mine.config.rank = old->us.rank;
+    mine.config.size = old->us.size;
+    coll__tcp *const tcp = coll__tcp_next(old, &mine, &old->us);
+    *status = tcp ? COLL_OK : COLL_ERR_MEMORY;
+    if (tcp) {
+        old->us.past = NULL;
+        tcp->voters = old->voters;
+        coll__shm_segment_follow(&tcp->segment, &old->segment);
+        tcp->endpoints[0] = old->endpoints[0];
+        tcp->controls[0].pipe = coll__pipe_take(&old->controls[0].pipe);
+        *status = coll__take_table(tcp, &tcp->controls[0].pipe, coll__deadline(COLL__TABLE_MS));
+    }
+    coll__tcp_free(old);
+    return tcp;
 }
 
 /* The whole start; afterwards every rank knows all endpoints. */
@@ -453,22 +570,34 @@ static coll_status coll__tcp_join(coll__tcp **out, const coll__tcp_settings *set
 
     *out = NULL;
     if (!tcp) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", c->size);
+    tcp->is_newcomer = settings->is_newcomer;
     const size_t connections = (size_t)c->size * COLL_CHANNEL_COUNT * ((size_t)tcp->us.more_lanes + 1);
     coll_status status = coll__io_open(&tcp->io, coll__like(tcp), c->tcp.io, connections, tcp->segment.fd >= 0, &log);
     if (status == COLL_OK) status = coll__network_read(&tcp->network, settings, &log);
     if (status == COLL_OK) coll__io_watch(&tcp->io, tcp->io.doorbell.fd, POLLIN, coll__tag(COLL__EVENT_DOORBELL, 0));
     if (COLL__HAS_CHOICE && c->rank == 0 && opened->numbers.origin == COLL__BY_FILE)
         coll__numbers_print(&opened->numbers, tcp->tuning, sizeof tcp->tuning);
+    const size_t job = strlen(settings->place.job);               /* newcomers have no launcher, or another one */
+    if (status == COLL_OK && !coll__newcomers_admit(tcp, c->world + (job ? job + 1 : 0)))
+        status = coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", c->size);
+    if (tcp->is_newcomer) coll__newcomer_identify(&tcp->us, c->world, c->rank);
     if (status == COLL_OK) status = c->rank == 0 ? coll__bootstrap_as_root(tcp, c) : coll__bootstrap_as_other(tcp, c);
+    if (status == COLL_OK && tcp->is_newcomer) {
+        tcp = coll__newcomer_enter(tcp, settings, &status);
+        if (status == COLL_ERR_PEER) coll__tcp_free(tcp);         /* its rank 0 has died since: it waits again    */
+        if (status == COLL_ERR_PEER) return coll__tcp_join(out, settings, opened);
+        if (!tcp) return status;
+        opened->rank = tcp->rank;
+        opened->size = tcp->size;
+        int joined = -1;                          /* coll-run waits for it                                    */
+        if (coll__environment_int("COLL_JOINED", 0, INT_MAX, &joined) && joined >= 0) (void)!write(joined, "", 1);
+    }
     if (status == COLL_OK) status = coll__take_tuning(tcp, &opened->numbers);
     if (status == COLL_OK) status = coll__count_neighbours(tcp, opened);
-    if (status < 0) {
-        coll__tcp_free(tcp);
-        return status;
-    }
-    coll__control_open(tcp, c->liveness_timeout_ms);
-    *out = tcp;
-    return COLL_OK;
+    if (status == COLL_OK) status = coll__control_open(tcp, c->liveness_timeout_ms);
+    if (status == COLL_OK) *out = tcp;
+    else coll__tcp_free(tcp);
+    return status;
 }
 
 #endif /* COLL_TCP_BOOTSTRAP_H */

@@ -41,6 +41,7 @@ typedef struct coll__tcp_settings {
     int         auth;                             /* COLL__AUTH_...                                           */
     bool        is_open;                          /* public addresses may be used without a key               */
     bool        lacks_tls;                        /* with a key, but `security` unset and no TLS compiled in  */
+    bool        is_newcomer;                      /* of coll_join                                             */
     char        key[COLL__KEY_MOST + 2];
 } coll__tcp_settings;
 
@@ -207,7 +208,11 @@ static coll_status coll__tcp_configure(coll__tcp_settings *s, const coll__settin
     memset(s, 0, sizeof *s);
     s->config = of->config;
     s->arithmetic = of->arithmetic;
+    s->is_newcomer = of->is_newcomer;
+    coll__launch_job(&s->place, &of->launch);
     if ((status = coll__settle_address(s, of)) < 0 || (status = coll__settle_left_out(&s->config)) < 0) return status;
+    if (s->is_newcomer && !strncmp(s->config.address, "file:", 5))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "join: a rendezvous file is only for the start of a job: give host:port");
     if ((status = coll__settle_security(s)) < 0) return status;
     if (*s->place.job) {                          /* its name becomes part of the world name                  */
         coll__print(s->world, sizeof s->world, "%s %s", s->place.job, s->config.world);

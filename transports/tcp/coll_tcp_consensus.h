@@ -24,6 +24,7 @@ typedef struct coll__agreement {
     int            count, me;
     coll__kept    *kept;                          /* between calls; NULL: no memory                           */
     coll__consensus *consensus;                   /* the kept one, and its lines                              */
+    uint64_t       newcomers;                     /* the hash of their table, of a coll_grow; 0: none         */
     coll__member_line *lines;
     unsigned char *note;
     struct pollfd *fds;
@@ -36,20 +37,19 @@ typedef struct coll__agreement {
 } coll__agreement;
 
 /* Read the failures that the old job's heartbeat knows.  Rank 0 has received from all others.  Without rank 0, each rank has
- * only its own view, which may be wrong: such a member is suspect, not lost. */
+ * only its own view, which may be wrong: such a member is suspect, not lost.  So is one that has left: it may have the decision,
+ * be in the next job already, and alone know it. */
 static void coll__agreement_look(coll__agreement *h)
 {
     coll__heartbeat *p = &h->old->heartbeat;
-    const int64_t now = coll__now();
+    const coll__detector *const d = &p->detector;
 
     pthread_mutex_lock(&p->lock);
-    const bool is_detector = p->rank == 0 && p->has_thread && now - p->turned_at < coll__liveness(p) / 2;
     for (int i = 0; i < h->count; i++) {
         const int rank = h->ranks[i];
         if (i == h->me || h->consensus->places[i].is_there) continue;
-        const bool is_silent = is_detector && p->lines[rank].pipe.fd >= 0 && now - p->lines[rank].heard_at > coll__liveness(p);
-        if (p->has_left[rank] || is_silent || (p->rank == 0 && p->is_dead[rank])) coll__consensus_lost(h->consensus, i);
-        if (p->is_dead[rank]) coll__consensus_suspect(h->consensus, i);
+        if (d->me == 0 && d->dead.has[rank]) coll__consensus_lost(h->consensus, i);
+        if (d->left.has[rank] || d->dead.has[rank]) coll__consensus_suspect(h->consensus, i);
     }
     pthread_mutex_unlock(&p->lock);
 }
@@ -58,8 +58,8 @@ static void coll__agreement_look(coll__agreement *h)
 
 static void coll__member_line_rest(const coll__agreement *h, coll__member_line *line)
 {
-    coll__dial_end(&line->handshake);
-    line->call_at = coll__deadline(h->consensus->role == COLL__CONSENSUS_PROPOSES ? COLL__CALL_AGAIN_MS : COLL__AGAIN_MS);
+    coll__dial_end(&line->dialler.handshake);
+    line->dialler.call_at = coll__deadline(h->consensus->role == COLL__CONSENSUS_PROPOSES ? COLL__CALL_AGAIN_MS : COLL__AGAIN_MS);
 }
 
 static void coll__member_line_down(coll__agreement *h, int place)
@@ -83,7 +83,7 @@ static void coll__member_line_up(coll__agreement *h, int place, coll__pipe *pipe
     line->is_lasting = false;
     if (line->in) {
         line->out = line->in + room;
-        coll__dial_end(&line->handshake);
+        coll__dial_end(&line->dialler.handshake);
         coll__consensus_up(h->consensus, place);
     } else {
         coll__pipe_close(&line->pipe);
@@ -91,42 +91,23 @@ static void coll__member_line_up(coll__agreement *h, int place, coll__pipe *pipe
     }
 }
 
-/* No connection: the next address is tried, after a pause if it was the last one. */
-static void coll__member_unreachable(coll__agreement *h, int place, int error)
-{
-    coll__member_line *line = &h->lines[place];
-    const int count = h->old->endpoints[h->ranks[place]].count;
-
-    if (coll__is_shortage(error)) h->old->short_of = error, h->old->short_at = coll__now();
-    line->refusals = error == ECONNREFUSED ? line->refusals + 1 : 0;
-    if (line->refusals >= count) coll__consensus_lost(h->consensus, place);
-    if (line->calls % count == 0) coll__member_line_rest(h, line);
-    else coll__dial_end(&line->handshake);
-}
-
-/* Connect to a member, without blocking. */
+/* Connect to a member, without blocking.  If that fails, its next address is tried, after a pause if it was the last one. */
 static void coll__member_call(coll__agreement *h, int place)
 {
     const coll__hello hello = { .purpose = COLL__PURPOSE_JOIN, .to = place };
-    const int rank = h->ranks[place], count = h->old->endpoints[rank].count;
-    coll__member_line *line = &h->lines[place];
-    int error = 0;
+    const coll__endpoint *to = &h->old->endpoints[h->ranks[place]];
+    coll__dialler *d = &h->lines[place].dialler;
+    int error;
 
-    if (coll__now() < line->call_at && !line->handshake) return;
-    if (count == 0) {
-        coll__consensus_lost(h->consensus, place);
-        return;
-    }
-    if (!line->handshake) {
-        const coll__address a = coll__endpoint_address(h->old, rank, line->calls++ % count);
-        line->handshake = coll__dial_begin(&h->us, &a, hello, coll__never);
-        if (!line->handshake) error = errno;
-    }
-    const coll_status status = error ? COLL_ERR_PEER : coll__dial_advance(line->handshake, &h->us, &error);
-    if (line->handshake && line->handshake->is_reached) line->refusals = 0;
-    if (status == COLL_OK) coll__member_line_up(h, place, &line->handshake->pipe);
-    else if (error) coll__member_unreachable(h, place, error);
-    else if (status < 0) coll__member_line_rest(h, line);
+    if (coll__now() < d->call_at && !d->handshake) return;
+    if (to->count == 0) coll__consensus_lost(h->consensus, place);
+    if (to->count == 0) return;
+    const coll_status status = coll__dialler_advance(d, &h->us, to, h->old->network.scope, hello, &error);
+    if (coll__is_shortage(error)) h->old->short_of = error, h->old->short_at = coll__now();
+    if (status == COLL_OK) coll__member_line_up(h, place, &d->handshake->pipe);
+    else if (error && d->calls % to->count) coll__dial_end(&d->handshake);
+    else if (status < 0) coll__member_line_rest(h, &h->lines[place]);
+    if (error && d->refusals >= to->count) coll__consensus_lost(h->consensus, place);
 }
 
 /* Read the next note.  COLL_PENDING: incomplete; COLL_ERR_PEER: the line is closed, or refused. */
@@ -232,8 +213,8 @@ static struct pollfd coll__member_watch(coll__member_line *line)
     const short want = (short)(POLLIN | (line->length > 0 ? POLLOUT : 0));
 
     if (line->pipe.fd >= 0) return (struct pollfd){ .fd = line->pipe.fd, .events = coll__pipe_await(&line->pipe, want) };
-    if (line->handshake) return (struct pollfd){ .fd = line->handshake->pipe.fd, .events = line->handshake->want };
-    return (struct pollfd){ .fd = -1 };
+    const coll__handshake *g = line->dialler.handshake;
+    return g ? (struct pollfd){ .fd = g->pipe.fd, .events = g->want } : (struct pollfd){ .fd = -1 };
 }
 
 static void coll__agreement_wait(coll__agreement *h, int64_t until)
@@ -251,25 +232,28 @@ static void coll__agreement_wait(coll__agreement *h, int64_t until)
     for (int i = 0; i < h->count; i++) {
         const struct pollfd at = coll__member_watch(&h->lines[i]);
         if (at.fd >= 0) h->fds[n++] = at;
-        else if (is_busy && coll__consensus_wants(h->consensus, i) && h->lines[i].call_at < until)
-            until = h->lines[i].call_at;
+        else if (is_busy && coll__consensus_wants(h->consensus, i) && h->lines[i].dialler.call_at < until)
+            until = h->lines[i].dialler.call_at;
     }
     ms = coll__ms_until(until, COLL__AGREE_LOOK_MS);
     for (int i = 1; i < n; i++) if (h->fds[i].events == 0) ms = 0;
     (void)poll(h->fds, (nfds_t)n, ms);
 }
 
-/* A new proposer leaves others some time to call. */
+/* A new proposer leaves others some time to call.  One that follows another now closes the lines of its members: while they
+ * have it as a proposer, they accept no other. */
 static void coll__agreement_check_role(coll__agreement *h)
 {
     const coll__consensus *c = h->consensus;
+    const bool gives_way = h->role == COLL__CONSENSUS_PROPOSES && c->role == COLL__CONSENSUS_FOLLOWS;
 
     if (c->role == h->role && c->proposer == h->follows) return;
     h->role = c->role;
     h->follows = c->proposer;
     for (int i = 0; i < h->count; i++) {
-        h->lines[i].call_at = c->role == COLL__CONSENSUS_PROPOSES ? coll__deadline(COLL__AGREE_LOOK_MS) : 0;
-        h->lines[i].calls = h->lines[i].refusals = 0;
+        if (gives_way && i != c->proposer && h->lines[i].pipe.fd >= 0) coll__member_line_down(h, i);
+        h->lines[i].dialler.call_at = c->role == COLL__CONSENSUS_PROPOSES ? coll__deadline(COLL__AGREE_LOOK_MS) : 0;
+        h->lines[i].dialler.calls = h->lines[i].dialler.refusals = 0;
     }
 }
 
@@ -282,7 +266,7 @@ static void coll__agreement_advance(coll__agreement *h)
     for (int i = 0; i < h->count && coll__consensus_is_busy(c); i++) {
         if (h->lines[i].pipe.fd >= 0) coll__member_hear(h, i);
         else if (coll__consensus_wants(c, i)) coll__member_call(h, i);
-        else coll__dial_end(&h->lines[i].handshake);
+        else coll__dial_end(&h->lines[i].dialler.handshake);
     }
     if (!coll__consensus_is_busy(c)) return;
     coll__consensus_tick(c, coll__now());
@@ -315,9 +299,9 @@ static void coll__agreement_begin(coll__agreement *h, const coll_survivors *out)
         else coll__consensus_down(c, i);
         c->places[i].is_suspect = h->lines[i].is_lasting = false;
     }
-    coll__consensus_begin(c, out->is_agree ? COLL__DECIDES_FLAGS : COLL__DECIDES_GO_ON, out->flags, coll__now(),
-                          h->grace_ms * (int64_t)COLL__MS, h->deadline);
-    for (int i = 0; i < h->count; i++) c->places[i].is_late = i != h->me && h->old->heartbeat.was_late[h->ranks[i]];
+    coll__consensus_begin(c, out->is_agree ? COLL__DECIDES_FLAGS : COLL__DECIDES_GO_ON,
+                          out->is_agree ? out->flags : h->newcomers, coll__now(), h->grace_ms * (int64_t)COLL__MS,
+                          h->deadline);
     h->decider = -1;
     coll__agreement_check_role(h);
 }

@@ -1,29 +1,172 @@
-/* coll_tcp_control.h - the calling thread's part of the control connections, and all events beside the transfers. */
+/* coll_tcp_control.h - the heartbeat thread, the calling thread's part of the control connections, and other events.
+ *
+ * If rank 0 has left, a rank opens a line to each rank that it waits for, and watches it.  One that cannot be reached at all is
+ * detected on its data connections.  All get one result.  Example: rank 3 waits for rank 2, which waits for rank 1, which is
+ * suspended.  Rank 2 detects that, and sends it to rank 3.  A rank that failed and leaves opens lines to the ranks that may wait
+ * for it, to send the reason: otherwise they would take the close for its death. */
 #ifndef COLL_TCP_CONTROL_H
 #define COLL_TCP_CONTROL_H
 
-/* ---- >>control connections ---- */
+/* ---- >>lines to other ranks, if rank 0 has left ---- */
 
-/* During the start, at rank 0: read endpoints, and detect closed connections.  A rank may connect again. */
-static void coll__bootstrap_event(coll__tcp *tcp, int index)
+/* Before this rank waits for another one. */
+static void coll__watch_rank(coll__tcp *tcp, int rank)
 {
-    coll__control_line *line = &tcp->controls[index];
-    coll__control control;
+    coll__heartbeat *p = &tcp->heartbeat;
+
+    if (tcp->presence[0] == COLL__PRESENT || tcp->presence[rank] != COLL__PRESENT || rank == tcp->rank || !p->has_thread) return;
+    pthread_mutex_lock(&p->lock);
+    coll__line_want(p, rank);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* Before the calling thread waits: watch all ranks that it has transfers with. */
+static void coll__watch_active(coll__tcp *tcp)
+{
+    for (int i = 0; i < tcp->active.count && tcp->presence[0] != COLL__PRESENT; i++)
+        if (tcp->active.streams[i]->state != COLL__STREAM_ENDED) coll__watch_rank(tcp, tcp->active.streams[i]->peer);
+}
+
+/* Begin or continue to open a line.  A rank that is reached is watched from then on. */
+static void coll__line_dial(coll__heartbeat *p, int rank, int64_t now)
+{
+    const coll__hello hello = { .purpose = COLL__PURPOSE_PROBE, .to = rank };
+    const coll__endpoint *to = &p->endpoints[rank];
+    coll__control_line *line = &p->lines[rank];
+    coll__dialler *d = &line->dialler;
+    coll__detector_line *seen = &p->detector.lines[rank];
+    int error;
+
+    const bool may_begin = line->is_wanted && now >= d->call_at && (p->outcome.decision.status == COLL_OK || p->is_leaving);
+    if (!d->handshake && !may_begin) return;
+    line->is_wanted = false;
+    if (!d->handshake) d->call_at = now + coll__beat_interval(&p->detector);
+    if (to->count == 0) return;
+    const coll_status status = coll__dialler_advance(d, &p->tcp->us, to, p->tcp->network.scope, hello, &error);
+    const bool is_reached = d->handshake && d->handshake->is_reached;
+    const bool is_lost = !is_reached && now - d->call_at > p->detector.timeout;
+    if (error && coll__detector_refused(&p->detector, rank, d->refusals, to->count, now))
+        coll__heartbeat_failed(p, COLL_ERR_PEER, rank, "is gone: its address refuses connections", COLL__FROM_MEMBER);
+    if (is_reached && !seen->is_up) coll__detector_up(&p->detector, rank, false, now);
+    if (status == COLL_OK) coll__line_open(p, rank, &d->handshake->pipe);
+    if (status < 0) seen->is_up = false;
+    if (is_lost) d->refusals = 0;
+    if (status != COLL_PENDING || is_lost) coll__dial_end(&d->handshake);
+    if (p->is_leaving) coll__heartbeat_news(p);   /* the calling thread waits for this                        */
+}
+
+/* ---- >>the heartbeat thread ---- */
+
+/* Read the activity of this rank. */
+static void coll__heartbeat_look(coll__heartbeat *p, int64_t now)
+{
+    uint64_t words[COLL_HEAD_LENGTH / 8];
+    coll__beat *const own = &p->beats[p->rank];
+
+    if (!p->session) return;
+    const coll__activity *const d = &p->session->activity;
+    const uint64_t turn = __atomic_load_n(&d->turn, __ATOMIC_ACQUIRE);
+    if (turn != p->activity_count) {
+        p->activity_count = turn;
+        p->activity_since = now;
+        own->is_inside = __atomic_load_n(&d->inside, __ATOMIC_RELAXED) > 0;
+        for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) words[i] = __atomic_load_n(&d->now[i], __ATOMIC_RELAXED);
+        memcpy(own->now, words, sizeof words);
+        for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) words[i] = __atomic_load_n(&d->last[i], __ATOMIC_RELAXED);
+        memcpy(own->last, words, sizeof words);
+    }
+    own->since_ms = (uint32_t)((now - p->activity_since) / COLL__MS);
+    coll__beat_fill(own, p->session);
+}
+
+/* Report a coll_abort, which a signal handler may have called. */
+static void coll__heartbeat_check_abort(coll__heartbeat *p)
+{
+    const char *why = __atomic_load_n(&p->abort_text, __ATOMIC_ACQUIRE);
+    coll_failure cause = { COLL_OK, -1, "" };
+
+    if (!why) return;
+    coll__set_failure(&cause, COLL_ERR_ABORTED, p->rank, "%s", why);
+    coll__heartbeat_report(p, &cause);
+}
+
+/* Do what is due; returns the time of the next call. */
+static int64_t coll__heartbeat_due(coll__heartbeat *p, int64_t now)
+{
+    const bool is_beat = coll__detector_turn(&p->detector, now);
+
+    coll__heartbeat_check_abort(p);
+    if (is_beat) {
+        coll__heartbeat_look(p, now);
+        coll__heartbeat_want(p, COLL__CONTROL_HEARTBEAT);
+        if (p->outcome.decision.status == COLL_OK) coll__check_paths(p, now);
+    }
+    if (coll__detector_next(&p->detector) <= now) {
+        for (int i = 0; i < p->line_count; i++) coll__line_event(p, i);
+        coll__check_silence(p);
+    }
+    for (int i = 1; p->rank != 0 && i < p->detector.watched; i++) coll__line_dial(p, i, now);
+    coll__heartbeat_flush(p);
+    return coll__detector_next(&p->detector);
+}
+
+/* Fill `fds`: the doorbell, then one entry for each control connection. */
+static void coll__heartbeat_watch(coll__heartbeat *p)
+{
+    p->fds[0] = (struct pollfd){ .fd = p->doorbell.fd, .events = POLLIN };
+    for (int i = 0; i < p->line_count; i++) {
+        coll__pipe *pipe = &p->lines[i].pipe;
+        const coll__handshake *g = p->lines[i].dialler.handshake;
+        const short want = (short)(POLLIN | (p->lines[i].unsent > 0 ? POLLOUT : 0));
+        p->fds[1 + i] = (struct pollfd){ .fd = pipe->fd, .events = pipe->fd < 0 ? 0 : coll__pipe_await(pipe, want) };
+        if (g) p->fds[1 + i] = (struct pollfd){ .fd = g->pipe.fd, .events = g->want };
+    }
+}
+
+static void *coll__heartbeat_main(void *at)
+{
+    coll__heartbeat *p = (coll__heartbeat *)at;
+
+    pthread_mutex_lock(&p->lock);
+    while (!__atomic_load_n(&p->is_stopping, __ATOMIC_ACQUIRE)) {
+        int64_t next = coll__heartbeat_due(p, coll__now());
+        const int count = p->line_count;
+        coll__heartbeat_watch(p);
+        pthread_mutex_unlock(&p->lock);
+        const int accepted = coll__accept_watch(p->tcp, p->fds + 1 + count, &next);
+        (void)poll(p->fds, (nfds_t)(1 + count + accepted), coll__ms_until(next, 60000));
+        coll__accept_serve(p->tcp, p->fds + 1 + count, accepted);
+        pthread_mutex_lock(&p->lock);
+        if (p->fds[0].revents) coll__doorbell_clear(&p->doorbell);
+        for (int i = 0; i < count; i++)
+            if (p->lines[i].pipe.fd >= 0 && (p->fds[1 + i].revents || !p->fds[1 + i].events)) coll__line_event(p, i);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+/* Begin.  are_met: the other ends know this job.  Returns 0, or the errno of a failed thread start. */
+static int coll__heartbeat_open(coll__heartbeat *p, int liveness_ms, bool are_met, coll__doorbell ring)
+{
+    const int64_t now = p->activity_since = coll__now();
     int error = 0;
 
-    if (line->pipe.fd < 0) return;
-    while (!error && !(error = coll__pipe_fill(&line->pipe, line->bytes, &line->length, COLL__CONTROL_LENGTH))) {
-        line->length = 0;
-        if (!coll__control_read(line->bytes, tcp->size, &control) || control.note != COLL__CONTROL_ENDPOINT
-            || !coll__endpoint_heard(tcp, index, line->bytes + COLL__CONTROL_TEXT)) error = EPROTO;
-    }
-    if (error == EAGAIN) return;
-    coll__io_forget(&tcp->io, line->pipe.fd);
-    coll__pipe_close(&line->pipe);
-    coll__endpoint_lost(tcp, index);
-    line->lost_at = coll__now();
-    line->lost_by = error;
+    p->liveness_ms = liveness_ms;
+    p->ring = ring;
+    p->detector.timeout = liveness_ms > 0 ? liveness_ms * (int64_t)COLL__MS : 0;
+    p->detector.turned_at = p->detector.beat_at = now;
+    for (int i = 0; i < p->line_count; i++) if (p->lines[i].pipe.fd >= 0) coll__detector_up(&p->detector, i, are_met, now);
+    coll__heartbeat_want(p, COLL__CONTROL_HEARTBEAT); /* identify this rank early: one may die soon           */
+    coll__heartbeat_flush(p);
+    if (liveness_ms <= 0) return 0;
+    error = coll__doorbell_open(&p->doorbell);
+    p->has_thread = true;                         /* the thread reads it                                      */
+    if (!error) error = coll__thread_begin(&p->thread, COLL__HEARTBEAT_STACK, coll__heartbeat_main, p);
+    if (error) p->has_thread = false;
+    return error;
 }
+
+/* ---- >>the calling thread ---- */
 
 /* Used if there is no heartbeat thread. */
 static void coll__control_event(coll__tcp *tcp, int index)
@@ -38,7 +181,7 @@ static void coll__control_event(coll__tcp *tcp, int index)
     pthread_mutex_unlock(&tcp->heartbeat.lock);
 }
 
-/* Read the decision and the leaves from the heartbeat. */
+/* Read the decision and the leaves from the heartbeat.  Compare the call in which another rank waits. */
 static void coll__control_listen(coll__tcp *tcp)
 {
     coll__heartbeat *p = &tcp->heartbeat;
@@ -46,28 +189,32 @@ static void coll__control_listen(coll__tcp *tcp)
 
     __atomic_store_n(&p->news, 0, __ATOMIC_RELAXED);
     pthread_mutex_lock(&p->lock);
-    if (is_first) tcp->failure = p->decision;
-    p->is_taken = p->decision.status != COLL_OK;
-    for (; tcp->bye_count < p->departed_count; tcp->bye_count++) tcp->presence[p->departed[tcp->bye_count]] = COLL__SAID_BYE;
+    const int asker = tcp->suspicion.status == COLL_OK ? p->lines[0].asker - 1 : -1;
+    if (asker >= 0 && coll__recorded_disagrees(&tcp->suspicion, p->session, coll__report_of(p, p->rank ? 0 : asker), asker))
+        tcp->is_sentence = true;
+    p->lines[0].asker = 0;
+    if (is_first) tcp->failure = p->outcome.decision;
+    p->outcome.is_taken = p->outcome.decision.status != COLL_OK;
+    for (; tcp->bye_count < p->detector.left.count; tcp->bye_count++)
+        tcp->presence[p->detector.left.list[tcp->bye_count]] = COLL__SAID_BYE;
     pthread_mutex_unlock(&p->lock);
-    if (is_first && tcp->failure.status == COLL_ERR_TIMEOUT && tcp->failure.rank == tcp->rank)
+    if (is_first && tcp->failure.status == COLL_ERR_TIMEOUT && (tcp->failure.rank < 0 || tcp->failure.rank == tcp->rank))
         coll__shortage_add(tcp, &tcp->failure);
 }
 
 static inline bool coll__has_news(const coll__tcp *tcp) { return __atomic_load_n(&tcp->heartbeat.news, __ATOMIC_ACQUIRE) != 0; }
 
-/* After the start: hand the control connections to the heartbeat. */
-static void coll__control_open(coll__tcp *tcp, int liveness_ms)
+/* After the start: hand the control connections to the heartbeat.  Without its thread this rank would seem dead to the others. */
+static coll_status coll__control_open(coll__tcp *tcp, int liveness_ms)
 {
     for (int i = 0; i < tcp->heartbeat.line_count; i++)
         if (tcp->controls[i].pipe.fd >= 0) coll__io_forget(&tcp->io, tcp->controls[i].pipe.fd);
     const int error = coll__heartbeat_open(&tcp->heartbeat, liveness_ms, tcp->us.epoch == 0, tcp->io.doorbell);
-    if (error)
-        coll__say(&tcp->log, COLL_LOG_WARN, "rank %d has no thread to watch the others with (%s): one that stops will not be "
-                  "noticed", tcp->rank, strerror(error));
+    if (error) return coll__start_failed(COLL_ERR_SYSTEM, "no thread for heartbeats: %s", strerror(error));
     for (int i = 0; i < tcp->heartbeat.line_count && !tcp->heartbeat.has_thread; i++)
         if (tcp->controls[i].pipe.fd >= 0)
             coll__io_watch(&tcp->io, tcp->controls[i].pipe.fd, POLLIN, coll__tag(COLL__EVENT_CONTROL, i));
+    return COLL_OK;
 }
 
 /* ---- >>peer status: activity of other ranks ---- */
@@ -111,8 +258,7 @@ static void coll__tcp_peer_status(void *context, const unsigned char *is_late, c
             if (i > 0 && line->asked_count < COLL__ASKED_MOST) line->asked[line->asked_count++] = i;
             continue;
         }
-        coll__beat beat = p->beats[i];
-        if (i < p->line_count && p->lines[i].is_met) beat.age_ms = (uint32_t)((coll__now() - p->lines[i].heard_at) / COLL__MS);
+        const coll__beat beat = coll__heartbeat_of(p, i);
         coll__append(text, room, "%s", comma);
         coll__append_beat(text, room, i, &beat, p->liveness_ms);
         comma = "; ";
@@ -147,7 +293,7 @@ static bool coll__tcp_has_freed(void *context, int peer, uint64_t id)
     if (last.received != quiet->received || last.turn != quiet->turn || last.own_version != quiet->own_version)
         quiet->since = coll__now(), quiet->beat = beat.number;
     return beat.turn && beat.number - quiet->beat >= 2 && !coll__beat_has(&beat, id)
-        && coll__now() - quiet->since >= coll__liveness(p);
+        && coll__now() - quiet->since >= p->detector.timeout;
 }
 
 /* ---- >>events ---- */
@@ -175,6 +321,23 @@ static void coll__events(coll__tcp *tcp)
     const bool is_empty = coll__accept_event(tcp, -1);          /* data that a rank sent before it left may be pending  */
     for (int r = 0; r < tcp->size && is_empty; r++)
         if (tcp->presence[r] == COLL__SAID_BYE) tcp->presence[r] = COLL__LEFT;
+}
+
+/* How many processes are ready to join (coll_tcp_join.h).  Waits for `wanted`, or for as many as may wait. */
+static int coll__tcp_waiting(void *context, int wanted, int wait_ms)
+{
+    coll__tcp *const tcp = (coll__tcp *)context;
+    const int64_t deadline = coll__deadline(wait_ms);
+    const int enough = coll__less(wanted, tcp->elastic);
+
+    for (;;) {
+        pthread_mutex_lock(&tcp->accept_lock);
+        const int ready = coll__waiters_look(tcp);
+        pthread_mutex_unlock(&tcp->accept_lock);
+        if (ready >= enough || coll__now() >= deadline || tcp->failure.status != COLL_OK) return ready;
+        coll__io_wait_events(&tcp->io, COLL__YOUNG_MS);
+        coll__events(tcp);
+    }
 }
 
 #endif /* COLL_TCP_CONTROL_H */

@@ -19,13 +19,17 @@ static bool coll__is_same_host(const coll__endpoint *a, const coll__endpoint *b)
     return !memcmp(a->host, b->host, COLL__HOST_LENGTH);
 }
 
-/* An address of a rank; link-local ones get the interface of this rank's connection to rank 0. */
-static coll__address coll__endpoint_address(const coll__tcp *tcp, int rank, int which)
+/* The first rank of a rank's host identifies the host.  That of the rank before it is tried first.  The caller holds the
+ * session. */
+static int coll__tcp_host(void *context, int rank)
 {
-    coll__address a = coll__address_with(tcp->endpoints[rank].addresses[which], tcp->endpoints[rank].port);
+    const coll__tcp *tcp = (const coll__tcp *)context;
+    int *const home = &tcp->known[rank].home, before = rank > 0 ? tcp->known[rank - 1].home : 0;
 
-    if (coll__is_link_local(a.bytes)) a.scope = tcp->network.scope;
-    return a;
+    if (*home == 0 && before > 0 && coll__is_same_host(&tcp->endpoints[before - 1], &tcp->endpoints[rank])) *home = before;
+    for (int first = 0; *home == 0; first++)
+        if (coll__is_same_host(&tcp->endpoints[first], &tcp->endpoints[rank])) *home = first + 1;
+    return *home - 1;
 }
 
 static bool coll__endpoint_shares(const coll__endpoint *a, const coll__endpoint *b)
@@ -36,6 +40,20 @@ static bool coll__endpoint_shares(const coll__endpoint *a, const coll__endpoint 
 }
 
 /* ---- >>rank 0: receiving endpoints ---- */
+
+/* Warn once if ranks of other hosts join, and are not protected. */
+static void coll__warn_unprotected(coll__tcp *tcp, const unsigned char *host)
+{
+    const bool is_unsafe = tcp->lacks_tls || (tcp->us.auth == COLL__AUTH_NONE && !tcp->is_open);
+
+    if (!is_unsafe || tcp->has_warned || !memcmp(host, tcp->us.host, sizeof tcp->us.host)) return;
+    tcp->has_warned = true;
+    coll__say(&tcp->log, COLL_LOG_WARN, "%s", tcp->lacks_tls
+              ? "security is \"key\": ranks of other hosts are authenticated, and nothing is encrypted; compile with "
+                "-DCOLL_WITH_OPENSSL to encrypt, or set COLL_SECURITY=key to accept this"
+              : "security is \"open\": any process that reaches this port may join, read and change what is sent; set "
+                "COLL_KEY, or COLL_SECURITY=open to accept this");
+}
 
 /* Store the endpoint of rank `index`.  false: invalid. */
 static bool coll__endpoint_heard(coll__tcp *tcp, int index, const unsigned char *bytes)
@@ -116,14 +134,28 @@ static int coll__ask_to_listen(coll__tcp *tcp, int64_t deadline)
 
 /* ---- >>the table ---- */
 
+/* In the place of the table's head: what a newcomer must know of its world. */
+static void coll__taken_write(unsigned char *bytes, const coll__tcp *tcp, int rank)
+{
+    unsigned char *const text = bytes + COLL__CONTROL_TEXT;
+
+    coll__control_write(bytes, COLL__CONTROL_TAKEN, COLL_OK, 0, "");
+    memcpy(text, tcp->us.world, COLL__WORLD_LENGTH);
+    coll__put32(text + 16, tcp->us.epoch);
+    coll__put32(text + 20, (uint32_t)rank);
+    coll__put32(text + 24, (uint32_t)tcp->size);
+    coll__put32(text + 28, (uint32_t)tcp->voters);
+}
+
 /* Bytes of the table: all endpoints, and rank 0's tuning text, ended by a zero. */
 static inline size_t coll__table_length(const coll__tcp *tcp)
 {
     return (size_t)tcp->size * COLL__ENDPOINT_LENGTH + COLL__TUNING_ROOM;
 }
 
-/* Send the table to all.  A rank that died meanwhile is detected later. */
-static void coll__send_table(coll__tcp *tcp)
+/* Send the table to the ranks from `first` on; to newcomers, with their rank and world.  A rank that died meanwhile is detected
+ * later. */
+static void coll__send_table(coll__tcp *tcp, int first)
 {
     const size_t length = COLL__CONTROL_LENGTH + coll__table_length(tcp);
     unsigned char *bytes = tcp->size > 1 ? (unsigned char *)coll__allocate(coll__like(tcp), length) : NULL;
@@ -133,26 +165,34 @@ static void coll__send_table(coll__tcp *tcp)
     for (int r = 0; r < tcp->size; r++)
         coll__endpoint_write(bytes + COLL__CONTROL_LENGTH + (size_t)r * COLL__ENDPOINT_LENGTH, &tcp->endpoints[r]);
     memcpy(bytes + length - COLL__TUNING_ROOM, tcp->tuning, COLL__TUNING_ROOM);
-    for (int i = 1; i < tcp->size; i++)
+    for (int i = first; i < tcp->size; i++) {
+        if (i >= tcp->voters) coll__taken_write(bytes, tcp, i);
         (void)coll__pipe_transfer(&tcp->controls[i].pipe, bytes, length, true, coll__deadline(COLL__TABLE_MS));
+    }
     coll__give(bytes);
 }
 
-/* Store the table, without the loopback addresses of other hosts, but keep the address at which rank 0 was reached.  false: an
- * endpoint is invalid. */
+/* Store an endpoint, without the loopback addresses of another host.  false: it is invalid. */
+static bool coll__endpoint_take(coll__tcp *tcp, int rank, const unsigned char *bytes)
+{
+    coll__endpoint *const endpoint = &tcp->endpoints[rank];
+    int kept = 0;
+
+    if (!coll__endpoint_read(bytes, endpoint)) return false;
+    if (coll__is_of_this_host(tcp, rank)) return true;
+    for (int k = 0; k < endpoint->count; k++)
+        if (!coll__is_loopback(endpoint->addresses[k])) memmove(endpoint->addresses[kept++], endpoint->addresses[k], 16);
+    endpoint->count = kept;
+    return true;
+}
+
+/* Store the table, but keep the address at which rank 0 was reached.  false: an endpoint is invalid. */
 static bool coll__table_read(coll__tcp *tcp, const unsigned char *bytes)
 {
     const coll__endpoint found = tcp->endpoints[0];
 
-    for (int i = 0; i < tcp->size; i++) {
-        coll__endpoint *endpoint = &tcp->endpoints[i];
-        if (!coll__endpoint_read(bytes + (size_t)i * COLL__ENDPOINT_LENGTH, endpoint)) return false;
-        if (coll__is_of_this_host(tcp, i)) continue;
-        int kept = 0;
-        for (int k = 0; k < endpoint->count; k++)
-            if (!coll__is_loopback(endpoint->addresses[k])) memmove(endpoint->addresses[kept++], endpoint->addresses[k], 16);
-        endpoint->count = kept;
-    }
+    for (int i = 0; i < tcp->size; i++)
+        if (!coll__endpoint_take(tcp, i, bytes + (size_t)i * COLL__ENDPOINT_LENGTH)) return false;
     tcp->endpoints[0].port = found.port;
     tcp->endpoints[0].count = found.count;
     memcpy(tcp->endpoints[0].addresses, found.addresses, sizeof found.addresses);

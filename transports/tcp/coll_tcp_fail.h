@@ -2,8 +2,7 @@
  *
  * Rank 0 is the failure detector (coll_tcp_heartbeat.h).  If a rank detects an error, it reports to rank 0, and waits for the
  * decision.  It keeps its connections open until coll_free, for its neighbors could take a close for a death.  If rank 0 is
- * dead or has left, the rank's own view stands.  It is sent on the rank's control connections or, when it leaves, to the peers
- * of its streams (coll_tcp_probe.h). */
+ * dead or has left, the rank's own view stands.  It is sent on its lines and, when it leaves, to the peers of its streams. */
 #ifndef COLL_TCP_FAIL_H
 #define COLL_TCP_FAIL_H
 
@@ -12,45 +11,34 @@ enum {
     COLL__FLUSH_MS = 300                          /* time limit for the last messages of a leaving rank       */
 };
 
-/* Until when another rank may send the decision: rank 0 until `deadline`.  Without rank 0 the suspect rank may: it may have
- * failed, and be about to send the reason. */
-static int64_t coll__wait_for_decision(coll__tcp *tcp, int suspect, int64_t began, int64_t deadline)
-{
-    coll__heartbeat *p = &tcp->heartbeat;
-
-    pthread_mutex_lock(&p->lock);
-    const bool has_detector = tcp->rank != 0 && tcp->controls[0].pipe.fd >= 0 && !p->has_left[0];
-    const bool may_tell = coll__is_orphan(p) && p->has_thread && suspect > 0 && suspect != tcp->rank && !p->has_left[suspect]
-                       && !p->is_dead[suspect];
-    pthread_mutex_unlock(&p->lock);
-    return has_detector ? deadline : may_tell ? began + COLL__FLUSH_MS * (int64_t)COLL__MS : began;
-}
-
 /* Report, and wait for the decision. */
-static void coll__ask_for_decision(coll__tcp *tcp, const coll_failure *cause)
+static void coll__ask_for_decision(coll__tcp *tcp, coll_failure *cause)
 {
     coll__heartbeat *p = &tcp->heartbeat;
     const int64_t began = coll__now(),
-                          deadline = coll__deadline(COLL__DECISION_MS) + (p->has_thread ? coll__silence_limit(p) : 0);
+                          deadline = coll__deadline(COLL__DECISION_MS) + (p->has_thread ? coll__silence_limit(&p->detector) : 0);
     const bool is_detector_late = !p->has_thread && cause->rank == 0 && cause->status == COLL_ERR_TIMEOUT;
-    int64_t until;
 
     coll__events(tcp);
     pthread_mutex_lock(&p->lock);
     for (int i = 0; i < p->line_count; i++) coll__line_event(p, i);       /* the cause may have arrived already */
-    p->is_asking = true;
-    if (!coll__is_orphan(p)) coll__heartbeat_report(p, cause);
+    p->outcome.is_asking = true;
+    if (p->rank == 0 || !p->detector.left.has[0]) coll__heartbeat_report(p, cause);
     coll__heartbeat_tell(p);
     pthread_mutex_unlock(&p->lock);
     coll__control_listen(tcp);
-    while (tcp->failure.status == COLL_OK && !is_detector_late
-           && coll__now() < (until = coll__wait_for_decision(tcp, cause->rank, began, deadline))) {
+    while (tcp->failure.status == COLL_OK && !is_detector_late) {
+        pthread_mutex_lock(&p->lock);
+        const int64_t soon = began + COLL__FLUSH_MS * (int64_t)COLL__MS;
+        const int64_t until = coll__outcome_until(&p->outcome, cause->rank, began, soon, deadline);
+        pthread_mutex_unlock(&p->lock);
+        if (coll__now() >= until) break;
         coll__io_wait_events(&tcp->io, coll__ms_until(until, COLL__DECISION_MS));
         coll__events(tcp);
     }
     pthread_mutex_lock(&p->lock);
-    p->is_asking = false;
-    coll__heartbeat_decide(p, cause, false);
+    p->outcome.is_asking = false;
+    coll__heartbeat_decide(p, cause, COLL__FROM_MEMBER);
     coll__heartbeat_tell(p);
     pthread_mutex_unlock(&p->lock);
     coll__control_listen(tcp);
@@ -62,7 +50,7 @@ static void coll__tcp_settle(coll__tcp *tcp, const coll_failure *cause, bool is_
     coll_failure own = { COLL_OK, -1, "" };
 
     if (is_sentence) own = *cause;
-    else coll__peer_failure(&tcp->heartbeat, &own, cause->status, cause->rank, cause->text);
+    else coll__failed_member(&tcp->heartbeat.outcome, &own, cause->status, cause->rank, cause->text);
     if (own.status == COLL_ERR_TIMEOUT && tcp->failure.status == COLL_OK) coll__shortage_add(tcp, &own);
     if (tcp->failure.status == COLL_OK) coll__ask_for_decision(tcp, &own);
     coll__io_cancel(&tcp->io, tcp->streams, tcp->size * COLL_CHANNEL_COUNT);      /* the buffers belong to the caller again */
@@ -116,7 +104,7 @@ static void coll__tcp_failed(void *context, unsigned char *is_failed)
     coll__heartbeat *p = &((coll__tcp *)context)->heartbeat;
 
     pthread_mutex_lock(&p->lock);
-    for (int i = 0; i < p->size; i++) is_failed[i] |= p->is_dead[i];
+    for (int i = 0; i < p->size; i++) is_failed[i] |= p->detector.dead.has[i];
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -137,6 +125,25 @@ static void coll__pipe_flush(coll__pipe *pipe, int64_t deadline)
     coll__socket_flush(pipe->fd, deadline);
 }
 
+/* This rank failed, and leaves: open lines to all peers of its streams, to send the reason. */
+static void coll__lines_to_tell(coll__tcp *tcp)
+{
+    coll__heartbeat *p = &tcp->heartbeat;
+
+    if (p->rank == 0 || !p->detector.left.has[0] || p->outcome.decision.status == COLL_OK || !p->has_thread) return;
+    coll__lines_widen(p);
+    for (int i = 1; i < tcp->size; i++) {
+        p->lines[i].is_wanted = false;
+        if (!p->lines[i].dialler.handshake) p->lines[i].dialler.call_at = 0;
+    }
+    for (int i = COLL_CHANNEL_COUNT; i < tcp->size * COLL_CHANNEL_COUNT; i++) {
+        const coll__stream *s = &tcp->streams[i];
+        const bool is_there = s->state != COLL__STREAM_NONE && s->state != COLL__STREAM_ENDED
+                           && !p->detector.left.has[s->peer] && !p->detector.dead.has[s->peer];
+        if (is_there && p->lines[tcp->size + s->peer].pipe.fd < 0) coll__line_want(p, s->peer);
+    }
+}
+
 /* Send leave messages on all control connections, and wait until they are sent. */
 static void coll__say_bye(coll__tcp *tcp, int64_t deadline)
 {
@@ -147,9 +154,9 @@ static void coll__say_bye(coll__tcp *tcp, int64_t deadline)
     coll__heartbeat_check_abort(p);               /* the heartbeat thread may not have seen it                */
     coll__heartbeat_want(p, COLL__CONTROL_BYE);
     p->is_leaving = true;
-    coll__probe_to_tell(tcp);
+    coll__lines_to_tell(tcp);
     coll__heartbeat_tell(p);
-    while (coll__is_telling(p) && coll__now() < deadline) {
+    while (coll__lines_are_wanted(p) && coll__now() < deadline) {
         pthread_mutex_unlock(&p->lock);
         if (poll(&news, 1, 10) > 0) coll__doorbell_clear(&p->ring);
         pthread_mutex_lock(&p->lock);
@@ -190,8 +197,8 @@ static coll_status coll__made_differ(coll__heartbeat *p, coll_failure *failure)
 {
     pthread_mutex_lock(&p->lock);
     for (int i = 0; i < p->line_count; i++) coll__line_event(p, i);
-    if (p->rank == 0 && p->decision.status == COLL_OK) coll__heartbeat_compare(p, 0, p->made);
-    if (p->decision.status == COLL_ERR_MISMATCH) *failure = p->decision;
+    if (p->rank == 0 && p->outcome.decision.status == COLL_OK) coll__heartbeat_compare(p, 0, p->made);
+    if (p->outcome.decision.status == COLL_ERR_MISMATCH) *failure = p->outcome.decision;
     else if (p->rank != 0 && coll__heads_disagree(p->detector_made + COLL_HEAD_LENGTH, p->made + COLL_HEAD_LENGTH))
         coll__failed_mismatch(failure, p->made + COLL_HEAD_LENGTH, p->rank, p->detector_made + COLL_HEAD_LENGTH, 0);
     pthread_mutex_unlock(&p->lock);

@@ -42,7 +42,8 @@ typedef struct coll__identity {
     struct coll__past *past;                      /* NULL: the job has not shrunk                             */
 } coll__identity;
 
-/* The agreement that made this job (coll_tcp_consensus.h): ranks that still connect for it get the decision. */
+/* Another identity of this process.  The agreement that made this job (coll_tcp_consensus.h): ranks that still connect for it get
+ * the decision.  Or that of the job for newcomers (coll_tcp_join.h), without bytes. */
 typedef struct coll__past {
     coll__identity us;                            /* contains the agreement before it                         */
     unsigned char *bytes;                         /* control messages with the decision                       */
@@ -108,7 +109,8 @@ static bool coll__past_is_meant(coll__handshake *g, const coll__identity *us)
     coll__hello hello;
 
     for (const coll__past *p = us->past; COLL__HAS_SHRINK && p; p = p->us.past) {
-        if (coll__hello_read(g->call, p->us.world, p->us.size, &hello) || hello.purpose != COLL__PURPOSE_JOIN) continue;
+        if (coll__hello_read(g->call, p->us.world, p->us.size, &hello)) continue;
+        if (hello.purpose != (p->bytes ? COLL__PURPOSE_JOIN : COLL__PURPOSE_NEWCOMER)) continue;
         g->hello = hello;
         g->past = p;
         return true;
@@ -133,6 +135,8 @@ static inline const coll__identity *coll__greeted_as(const coll__handshake *g, c
 
 /* ---- >>begin ---- */
 
+static inline bool coll__purpose_joins(int purpose) { return purpose == COLL__PURPOSE_JOIN || purpose == COLL__PURPOSE_NEWCOMER; }
+
 static void coll__hello_as(coll__hello *hello, const coll__identity *us)
 {
     hello->rank = us->rank;
@@ -140,7 +144,7 @@ static void coll__hello_as(coll__hello *hello, const coll__identity *us)
     hello->epoch = us->epoch;
     hello->auth = (unsigned char)us->auth;
     hello->arithmetic = us->arithmetic;
-    if (hello->purpose == COLL__PURPOSE_JOIN) hello->more_lanes = us->more_lanes;
+    if (coll__purpose_joins(hello->purpose)) hello->more_lanes = us->more_lanes;
     memcpy(hello->world, us->world, sizeof us->world);
     memcpy(hello->host, us->host, sizeof us->host);
     memset(hello->nonce, 0, sizeof hello->nonce);
@@ -415,7 +419,7 @@ static coll_status coll__handshake_hear(coll__handshake *g, const coll__identity
         return coll__handshake_failed(g, COLL_ERR_PROTOCOL, "it calls rank %d, and this is rank %d", g->hello.to, us->rank);
     if (g->hello.auth != us->auth) return coll__handshake_check_auth(g, us);
     if (g->hello.arithmetic != us->arithmetic) return coll__handshake_differ(g, us);
-    const bool needs_one = g->hello.purpose != COLL__PURPOSE_JOIN && g->hello.more_lanes == 0;
+    const bool needs_one = !coll__purpose_joins(g->hello.purpose) && g->hello.more_lanes == 0;
     if (g->hello.more_lanes != us->more_lanes && !needs_one)
         return coll__handshake_failed(g, COLL_ERR_PROTOCOL, "it makes %d connections to a peer, and here it is %d (COLL_LANES)",
                                       g->hello.more_lanes + 1, us->more_lanes + 1);

@@ -13,7 +13,6 @@
 #define COLL_TCP_IO_H
 
 #if COLL__HAS_URING
-#if defined(__clang__) || defined(__GNUC__)
 #pragma GCC diagnostic push                       /* for liburing's inline functions                          */
 #pragma GCC diagnostic ignored "-Wpedantic"
 #pragma GCC diagnostic ignored "-Wconversion"
@@ -22,7 +21,6 @@
 #pragma GCC diagnostic ignored "-Wcast-qual"
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #pragma GCC diagnostic ignored "-Wsign-compare"
-#endif
 #include <dlfcn.h>
 #include <sys/auxv.h>
 #include <liburing.h>
@@ -31,9 +29,7 @@
 #define COLL__HAS_URING 0
 #define COLL__URING_LACK "compiled without liburing, whose header is older than 2.2"
 #endif
-#if defined(__clang__) || defined(__GNUC__)
 #pragma GCC diagnostic pop
-#endif
 #endif
 
 #if COLL__HAS_URING
@@ -343,6 +339,9 @@ static coll_status coll__io_open(coll__io *io, const coll_allocator *memory, con
     if (watch || doorbell || !io->fds)
         return coll__start_failed(COLL_ERR_SYSTEM, "descriptors to wait with: %s",
                                   strerror(watch ? watch : doorbell ? doorbell : ENOMEM));
+    /* While a table of descriptors grows, all threads of the process may wait in the kernel, the heartbeat too: grow it now. */
+    int last = fcntl(io->doorbell.fd, F_DUPFD_CLOEXEC, (int)coll__least(2 * streams, INT_MAX));
+    coll__close_fd(&last);
     if (!strcmp(mode, "poll")) return COLL_OK;
     io->refusal = coll__uring_open(io);
     io->is_uring = io->refusal == 0;

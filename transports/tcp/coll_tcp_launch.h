@@ -77,18 +77,27 @@ static coll_status coll__launch_master(coll__bootstrap *out)
     return COLL_OK;
 }
 
-/* The first host of the step, and a port from 20000 to 29999, derived from the job and step numbers. */
+/* "Slurm 4711.0": the job and its step, and how often the job was restarted.  false: no job. */
+static bool coll__launch_step(coll__bootstrap *out)
+{
+    const char *const job = coll__environment("SLURM_JOB_ID"), *const step = coll__environment("SLURM_STEP_ID");
+    const char *const again = coll__environment("SLURM_RESTART_COUNT");
+
+    if (job) coll__print(out->job, sizeof out->job, "Slurm %.90s.%.90s%s%.90s", job, step ? step : "0", again ? "." : "",
+                         again ? again : "");
+    return job != NULL;
+}
+
+/* The first host of the step, and a port from 20000 to 29999, derived from the name of the job. */
 static coll_status coll__launch_slurm(coll__bootstrap *out)
 {
-    const char *list = coll__environment("SLURM_STEP_NODELIST"), *job = coll__environment("SLURM_JOB_ID");
-    const char *step = coll__environment("SLURM_STEP_ID");
+    const char *list = coll__environment("SLURM_STEP_NODELIST");
     char host[COLL__ADDRESS_ROOM - 16];
 
-    if (!list || !job) return COLL_OK;
+    if (!list || !coll__launch_step(out)) return COLL_OK;
     if (!coll__nodelist_first(list, host, sizeof host))
         return coll__start_failed(COLL_ERR_ARGUMENT, "SLURM_STEP_NODELIST=%.120s is no list of hosts: set COLL_ADDR=host:port",
                                   list);
-    coll__print(out->job, sizeof out->job, "Slurm %.100s.%.100s", job, step ? step : "0");
     coll__launch_at(out, host, 20000 + (int)(coll__text_hash(out->job, 0) % 10000));
     return COLL_OK;
 }
@@ -105,24 +114,6 @@ static bool coll__private_directory(char *path, size_t room)
     return !lstat(path, &s) && S_ISDIR(s.st_mode) && s.st_uid == geteuid() && !(s.st_mode & (S_IWGRP | S_IWOTH));
 }
 
-/* All ranks on one host, with a common job id: use a file named after it. */
-static void coll__launch_one_host(coll__bootstrap *out, const coll__launched *l)
-{
-    char job[128] = "", directory[COLL__ADDRESS_ROOM - 40];
-    int fd = -1, process = 0;                     /* Hydra: at the other end of PMI_FD; it has started all ranks of this host */
-    const char *named = l->by ? coll__environment(l->by->job) : NULL, *nodes = coll__environment("FLUX_JOB_NNODES");
-    const bool is_flux = l->by && !strcmp(l->by->name, "Flux") && nodes && !strcmp(nodes, "1");
-
-    if (!l->by || (l->local_size != l->size && !is_flux)) return;
-    if (named) coll__print(job, sizeof job, "%.120s", named);
-    else if (!strcmp(l->by->name, "MPICH") && coll__parse_int(coll__variable("PMI_FD"), 0, INT_MAX, &fd)
-             && (process = coll__process_behind(fd)) > 0) coll__print(job, sizeof job, "%d", process);
-    if (!*job || !coll__private_directory(directory, sizeof directory)) return;
-    coll__print(out->job, sizeof out->job, "%s %s", l->by->name, job);
-    coll__print(out->address, sizeof out->address, "file:%s/job-%08x", directory, coll__text_hash(out->job, 0));
-    out->is_on_one_host = true;
-}
-
 /* Has srun started the ranks?  With --mpi=pmi2 it also sets PMI's variables, with the same values. */
 static bool coll__is_step_of_slurm(const coll__launched *l)
 {
@@ -130,6 +121,34 @@ static bool coll__is_step_of_slurm(const coll__launched *l)
 
     return l->by && coll__parse_int(coll__variable("SLURM_PROCID"), 0, INT_MAX, &rank)
            && coll__parse_int(coll__variable("SLURM_STEP_NUM_TASKS"), 1, INT_MAX, &size) && rank == l->rank && size == l->size;
+}
+
+/* What the launcher calls the job, and this try or step of it.  srun's variables may be those of other launchers' agents, which
+ * know how many ranks are on a host, or of ranks that are numbered by hand. */
+static void coll__launch_job(coll__bootstrap *out, const coll__launched *l)
+{
+    const bool is_step = coll__is_step_of_slurm(l) && l->local_size == 0 && strncmp(l->by->name, "COLL", 4);
+    const char *const job = l->by ? coll__environment(l->by->job) : NULL;
+    const char *const part = l->by ? coll__environment(l->by->part) : NULL;
+
+    if (is_step) (void)coll__launch_step(out);
+    else if (job)
+        coll__print(out->job, sizeof out->job, "%s %.100s%s%.100s", l->by->name, job, part ? "." : "", part ? part : "");
+}
+
+/* All ranks on one host, with a common job id: use a file named after it. */
+static void coll__launch_one_host(coll__bootstrap *out, const coll__launched *l)
+{
+    char directory[COLL__ADDRESS_ROOM - 40];
+    int fd = -1, process = 0;                     /* Hydra: at the other end of PMI_FD; it has started all ranks of this host */
+    const bool is_flux = l->by && !strcmp(l->by->name, "Flux") && coll__parse_int(coll__variable("FLUX_JOB_NNODES"), 1, 1, &fd);
+
+    if (!l->by || l->by->part || (l->local_size != l->size && !is_flux)) return;
+    if (!strcmp(l->by->name, "MPICH") && coll__parse_int(coll__variable("PMI_FD"), 0, INT_MAX, &fd)
+        && (process = coll__process_behind(fd)) > 0) coll__print(out->job, sizeof out->job, "MPICH %d", process);
+    if (!*out->job || !coll__private_directory(directory, sizeof directory)) return;
+    coll__print(out->address, sizeof out->address, "file:%s/job-%08x", directory, coll__text_hash(out->job, 0));
+    out->is_on_one_host = true;
 }
 
 /* Find the address of rank 0. */

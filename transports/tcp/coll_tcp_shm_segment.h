@@ -47,22 +47,26 @@ static void coll__shm_segment_close(coll__shm_segment *segment)
     *segment = coll__no_segment;
 }
 
-/* coll__no_segment: not available. */
-static coll__shm_segment coll__shm_segment_open(void)
+/* A segment of this process, mapped with access PROT_...; coll__no_segment: not available. */
+static coll__shm_segment coll__shm_segment_new(size_t length, int access)
 {
-    coll__shm_segment segment = { coll__segment_make(COLL__SEGMENT_LENGTH), 0, NULL };
+    coll__shm_segment segment = { coll__segment_make(length), 0, NULL };
 
-    if (segment.fd >= 0) segment.at = (unsigned char *)coll__segment_map(segment.fd, COLL__SEGMENT_LENGTH);
+    if (segment.fd >= 0) segment.at = (unsigned char *)coll__segment_map_part(segment.fd, 0, length, access);
     if (!segment.at) {
         coll__close_fd(&segment.fd);
         return coll__no_segment;
     }
 #if defined(MADV_DONTDUMP)
-    (void)madvise(segment.at, COLL__SEGMENT_LENGTH, MADV_DONTDUMP);
+    (void)madvise(segment.at, length, MADV_DONTDUMP);
 #endif
     segment.id = coll__fd_id(segment.fd);
-    *(coll__shm_segment_head *)(void *)segment.at = (coll__shm_segment_head){ .magic = COLL__SEGMENT_MAGIC };
     return segment;
+}
+
+static coll__shm_segment coll__shm_segment_open(void)
+{
+    return coll__shm_segment_new(COLL__SEGMENT_LENGTH, PROT_READ | PROT_WRITE);
 }
 
 /* Write the owner and the world id, by which others recognize the segment. */
@@ -71,6 +75,7 @@ static void coll__shm_segment_sign(const coll__shm_segment *segment, int rank, c
     coll__shm_segment_head *head = (coll__shm_segment_head *)(void *)segment->at;
 
     if (!head) return;
+    head->magic = COLL__SEGMENT_MAGIC;
     head->rank = (uint32_t)rank;
     head->base = (uint64_t)(uintptr_t)segment->at;
     memcpy(head->world, world, sizeof head->world);

@@ -16,6 +16,7 @@ static void coll__agreement_takes_listener(coll__agreement *h, bool is_open)
 
     pthread_mutex_lock(&tcp->accept_lock);
     tcp->agreement = is_open ? h : NULL;
+    tcp->admit = coll__agreement_admit;
     tcp->greets_as = is_open ? &h->us : &tcp->us;
     for (int i = tcp->handshake_count - 1; i >= 0; i--) {
         coll__handshake *g = &tcp->handshakes[i];
@@ -46,7 +47,7 @@ static bool coll__agreement_open(coll__agreement *h)
 
 static void coll__agreement_close(coll__agreement *h, bool keeps_lines)
 {
-    for (int i = 0; keeps_lines && i < h->count; i++) coll__dial_end(&h->lines[i].handshake);
+    for (int i = 0; keeps_lines && i < h->count; i++) coll__dial_end(&h->lines[i].dialler.handshake);
     if (h->kept && !keeps_lines) coll__member_lines_close(h->kept);
     coll__agreement_takes_listener(h, false);
     coll__give(h->note);
@@ -55,12 +56,12 @@ static void coll__agreement_close(coll__agreement *h, bool keeps_lines)
 
 /* ---- >>the new job ---- */
 
-/* The world id of a job of `ranks`, or of those in `members`. */
+/* The world id of a job of `ranks`, or of those in `members` with the newcomers of this hash. */
 static void coll__agreement_name(unsigned char *world, const unsigned char *before, const int *ranks,
-                                 const unsigned char *members, int count)
+                                 const unsigned char *members, int count, uint64_t newcomers)
 {
     char text[80] = "";
-    uint64_t hash = coll__hash_of_none;
+    uint64_t hash = newcomers ? newcomers : coll__hash_of_none;
 
     for (int i = 0; i < count; i++)
         if (!members || coll__place_in(members, i)) hash = coll__hash_with(hash, (uint64_t)(unsigned)ranks[i]);
@@ -83,6 +84,19 @@ static coll__past *coll__agreement_past(const coll__agreement *h)
     return past;
 }
 
+/* Keep the last decisions; the identity of the job, which has no bytes, is behind them. */
+static void coll__past_trim(coll__identity *us)
+{
+    enum { MOST = 8 };
+    coll__past **at = &us->past;
+
+    for (int n = 0; *at && (*at)->bytes; n++) {
+        coll__past *const past = *at;
+        if (n < MOST) at = &past->us.past;
+        else *at = past->us.past, coll__wipe(past, sizeof *past), coll__give(past);
+    }
+}
+
 /* A control connection goes on where the agreement has stopped to read: perhaps within a message.  What could not be sent in
  * time may not be continued by something else. */
 static void coll__control_continue(coll__control_line *line, coll__member_line *from)
@@ -95,81 +109,72 @@ static void coll__control_continue(coll__control_line *line, coll__member_line *
 
 /* The control connections: rank 0 takes those to its acceptors, other ranks the one to rank 0.  If one is missing, the new job
  * fails at once: it was lost during the agreement, or the rank got the decision from another rank. */
-static void coll__agreement_lines(coll__agreement *h, coll__tcp *tcp)
+static coll_status coll__agreement_lines(coll__agreement *h, coll__tcp *tcp, const coll_survivors *out)
 {
     int missing = 0;
 
-    for (int i = 0, rank = 0; i < h->count; i++) {
-        if (!coll__place_in(h->consensus->past.members, i)) continue;
+    for (int rank = 0, i = 0; rank < out->count; rank++) {
+        while (h->ranks[i] != out->ranks[rank]) i = (i + 1) % h->count;
         const bool is_kept = tcp->rank == 0 ? h->decider == h->me && i != h->me : rank == 0 && i == h->decider;
         if (is_kept) coll__control_continue(&tcp->controls[rank], &h->lines[i]);
-        rank++;
     }
+    if (tcp->rank == 0 && h->old->rank == 0) coll__newcomers_take(h->old, tcp);
     const int last = tcp->rank == 0 ? tcp->size : 1;
     while (missing < last && (missing == tcp->rank || tcp->controls[missing].pipe.fd >= 0)) missing++;
-    coll__control_open(tcp, h->old->heartbeat.has_thread ? h->old->heartbeat.liveness_ms : -1);
-    if (missing == last) return;
+    const coll_status status = coll__control_open(tcp, h->old->heartbeat.liveness_ms);
+    if (missing == last || status < 0) return status;
     pthread_mutex_lock(&tcp->heartbeat.lock);
     coll__heartbeat_missed(&tcp->heartbeat, missing);
     pthread_mutex_unlock(&tcp->heartbeat.lock);
+    return COLL_OK;
 }
 
 /* This rank's context in the new job; it owns the listener and the pipes.  NULL: *failure has the reason. */
 static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
 {
     coll__tcp *old = h->old;
-    coll__tcp_settings settings = { .config = { .rank = out->rank, .size = out->count, .world = "", .tcp = old->options,
-                                                .allocator = coll__like(old) },
+    const coll__newcomers *const n = h->consensus->past.flags ? old->newcomers : NULL;
+    coll__tcp_settings settings = { .config = { .rank = out->rank, .size = out->count + (n ? n->count : 0), .world = "",
+                                                .tcp = old->options, .allocator = coll__like(old), .elastic = old->elastic },
                                     .is_open = old->is_open };
-    if (old->segment.fd < 0) settings.config.tcp.shm_collectives = COLL_OFF; /* no segment was possible                      */
-    coll__past *past = coll__agreement_past(h);
-    coll__tcp *tcp = past ? coll__tcp_new(&settings, &old->log) : NULL;
+    coll__identity us = h->us;
+    if (old->segment.fd < 0) settings.config.tcp.shm_collectives = COLL_OFF;      /* no segment was possible          */
+    us.past = coll__agreement_past(h);
+    coll__agreement_name(us.world, h->us.world, h->ranks, h->consensus->past.members, h->count, h->consensus->past.flags);
+    coll__tcp *tcp = us.past ? coll__tcp_next(old, &settings, &us) : NULL;
 
     if (!tcp) {
-        if (past) old->us.past = past->us.past;
-        coll__give(past);
-        coll__set_failure(h->failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
+        if (us.past) old->us.past = us.past->us.past;
+        coll__give(us.past);
+        coll__set_failure(h->failure, COLL_ERR_MEMORY, -1, us.past ? "%s" : "no memory for the new world", coll__start_error);
         return NULL;
     }
-    tcp->us = h->us;
-    tcp->us.tls = coll__tls_share(old->us.tls);
-    tcp->us.past = past;
-    tcp->us.rank = out->rank;
-    tcp->us.size = out->count;
-    tcp->network = old->network;
-    coll__agreement_name(tcp->us.world, h->us.world, h->ranks, h->consensus->past.members, h->count);
-    coll__shm_segment_sign(&tcp->segment, out->rank, tcp->us.world);
+    coll__past_trim(&tcp->us);
     coll__shm_segment_follow(&tcp->segment, &old->segment);
-    const size_t streams = (size_t)out->count * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1);
-    const coll_status opened = coll__io_open(&tcp->io, coll__like(tcp), old->io.is_uring ? "auto" : "poll", streams,
-                                             tcp->segment.fd >= 0, &old->log);
-    if (opened < 0) {
-        coll__set_failure(h->failure, opened, -1, "%s", coll__start_error);
-        coll__tcp_free(tcp);
-        return NULL;
-    }
+    tcp->voters = out->count;
+    tcp->has_new_root = out->ranks[0] >= old->voters;
     pthread_mutex_lock(&old->heartbeat.lock);
     for (int i = 0; i < out->count; i++) {
         tcp->endpoints[i] = old->endpoints[out->ranks[i]];
+        if (n || !(old->voters < old->size || old->has_new_root)) tcp->endpoints[i].place = 0;
         tcp->heartbeat.beats[i] = old->heartbeat.beats[out->ranks[i]];
     }
     pthread_mutex_unlock(&old->heartbeat.lock);
-    for (int i = 0, rank = 0; i < h->count; i++)
-        if (coll__place_in(h->consensus->past.members, i)) tcp->heartbeat.was_late[rank++] = h->consensus->places[i].is_late;
-    coll__io_forget(&old->io, old->listener);
-    tcp->listener = old->listener;
-    old->listener = -1;
-    coll__io_watch(&tcp->io, tcp->io.doorbell.fd, POLLIN, coll__tag(COLL__EVENT_DOORBELL, 0));
-    coll__io_watch(&tcp->io, tcp->listener, POLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
-    coll__agreement_lines(h, tcp);
-    return tcp;
+    for (int i = tcp->voters; i < tcp->size; i++)
+        (void)coll__endpoint_take(tcp, i, n->bytes + (size_t)(i - tcp->voters) * COLL__ENDPOINT_LENGTH);
+    if (n) coll__orders_arrange(coll__orders_of(tcp), tcp->voters, tcp->size, out->ranks, old->size);
+    memcpy(tcp->tuning, old->tuning, sizeof tcp->tuning);
+    if (coll__agreement_lines(h, tcp, out) == COLL_OK) return tcp;
+    coll__set_failure(h->failure, COLL_ERR_SYSTEM, -1, "%s", coll__start_error);
+    coll__tcp_free(tcp);
+    return NULL;
 }
 
 static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
                                     coll_failure *failure)
 {
     coll__tcp *old = (coll__tcp *)context;
-    const int liveness = old->heartbeat.has_thread ? old->heartbeat.liveness_ms : 0;
+    const int liveness = old->heartbeat.liveness_ms;
     coll__agreement h = { .old = old, .us = old->us, .ranks = ranks, .count = count, .failure = failure };
     coll_status status = COLL_OK;
 
@@ -178,13 +183,19 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     h.us.rank = h.me;
     h.us.epoch++;
     h.us.size = count;
-    coll__agreement_name(h.us.world, old->us.world, ranks, NULL, count);
+    const coll__newcomers *const n = count == old->size ? old->newcomers : NULL;
+    h.newcomers = n ? coll__newcomers_hash(n->bytes, (size_t)n->count * COLL__ENDPOINT_LENGTH) : 0;
+    coll__agreement_name(h.us.world, old->us.world, ranks, NULL, count, 0);
     h.deadline = coll__deadline(timeout_ms);
     h.grace_ms = liveness > 0 && liveness < COLL__AGREE_GRACE_MS / 2 ? 2 * liveness : COLL__AGREE_GRACE_MS;
     if (coll__agreement_open(&h)) status = coll__agreement_run(&h, out);
     else status = coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
+    const uint64_t hash = status == COLL_OK && !out->is_agree ? h.consensus->past.flags : 0;      /* of newcomers   */
+    if (hash && hash != h.newcomers) status = coll__failed_given_up(failure);
     if (status == COLL_OK) coll__survivors_in(h.consensus->past.members, ranks, count, h.me, out);
     else out->count = 0;
+    coll__orders_sort(coll__orders_of(old), out->ranks, out->count);
+    for (int i = 0; i < out->count; i++) if (out->ranks[i] == old->rank) out->rank = i;
     if (status == COLL_OK) out->flags = h.consensus->past.flags;
     out->context = status == COLL_OK && !out->is_agree ? coll__agreement_world(&h, out) : NULL;
     if (status == COLL_OK && !out->is_agree && !out->context) status = failure->status;

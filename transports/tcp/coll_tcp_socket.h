@@ -53,7 +53,6 @@ static int coll__socket_failed(int fd)
  * two jobs could share a port.  The IPv6 wildcard address includes IPv4, and without IPv6 it is that of IPv4. */
 static int coll__listen_at(const coll__address *a)
 {
-    static const unsigned char v4[16] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
     const bool is_v4 = coll__is_v4(a->bytes);
     const int fd = coll__socket(coll__family_of(a), SOCK_STREAM, false);
 
@@ -65,7 +64,8 @@ static int coll__listen_at(const coll__address *a)
         (void)coll__socket_failed(fd);
     }
     if (is_v4 || !coll__is_wide(a->bytes) || (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL && errno != EINVAL)) return -1;
-    const coll__address only = coll__address_with(v4, a->port);
+    coll__address only = { .port = a->port };
+    memcpy(only.bytes, coll__v4_prefix, sizeof coll__v4_prefix);
     return coll__listen_at(&only);
 }
 
@@ -168,13 +168,6 @@ static void coll__way_ends(coll__way *way, const char *why)
     coll__print(way->why, sizeof way->why, "%s", why);
 }
 
-static void coll__way_begin(coll__way *way)
-{
-    way->is_begun = true;
-    way->fd = coll__dial_from(&way->to, coll__is_wide(way->from.bytes) ? NULL : &way->from);
-    if (way->fd < 0) coll__way_ends(way, strerror(errno));
-}
-
 /* Wait at most `ms`.  Returns a connected way, or -1. */
 static int coll__ways_look(coll__ways *ways, int ms)
 {
@@ -205,7 +198,10 @@ static int coll__ways_connect(coll__ways *ways, int64_t limit)
         const int64_t now = coll__now();
         if ((open == 0 && waiting < 0) || now >= limit) break;
         if (waiting >= 0 && (open == 0 || now >= next)) {
-            coll__way_begin(&ways->way[waiting]);
+            coll__way *const way = &ways->way[waiting];
+            way->is_begun = true;
+            way->fd = coll__dial_from(&way->to, coll__is_wide(way->from.bytes) ? NULL : &way->from);
+            if (way->fd < 0) coll__way_ends(way, strerror(errno));
             next = now + (int64_t)COLL__STAGGER_MS * COLL__MS;
         }
         const int found = coll__ways_look(ways, coll__ms_until(waiting >= 0 && next < limit ? next : limit, 1000));

@@ -109,12 +109,6 @@ static inline short coll__stream_query(const coll__stream *s)
     return (short)((s->in.first || s->owes ? POLLIN : 0) | (s->out.first ? POLLOUT : 0));
 }
 
-static void coll__stream_close(coll__stream *s)
-{
-    coll__dial_end(&s->handshake);
-    coll__pipe_close(&s->pipe);
-}
-
 /* ---- >>sending ---- */
 
 /* As many queued messages as fit in one call. */

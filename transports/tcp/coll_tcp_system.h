@@ -1,12 +1,10 @@
-/* coll_tcp_system.h - system calls for TCP beyond POSIX: close-on-exec sockets, timeouts, connection state, and the holder of
- * a port.  One half is for Linux, the other for any POSIX system (COLL_PORTABLE, coll_system.h), where some of this is not
- * available. */
+/* coll_tcp_system.h - system calls for TCP beyond POSIX: close-on-exec sockets, timeouts, and connection state.  One half is for
+ * Linux, the other for any POSIX system (COLL_PORTABLE, coll_system.h), where some of this is not available. */
 #ifndef COLL_TCP_SYSTEM_H
 #define COLL_TCP_SYSTEM_H
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -19,8 +17,6 @@
 #if !defined(MSG_NOSIGNAL)
 #define MSG_NOSIGNAL 0                            /* SO_NOSIGPIPE replaces it                                 */
 #endif
-
-static const char coll__holder_unknown[] = " (does another job use this port?)";
 
 static void coll__socket_number(int fd, int level, int name, int value)
 {
@@ -51,6 +47,13 @@ static COLL__UNUSED void coll__limit_unsent(int fd, int bytes)
     (void)fd, (void)bytes;
 }
 
+/* Bytes sent and not acknowledged by the peer's kernel.  Where this fails, a leaving rank does not wait for acknowledgments. */
+static int coll__unacknowledged(int fd)
+{
+    int count = 0;
+    return ioctl(fd, TIOCOUTQ, &count) ? 0 : count;
+}
+
 /* Two hosts may have one name, and even one address behind different routers; both at once they do not have. */
 static void coll__host_names(char *text, size_t room)
 {
@@ -69,8 +72,6 @@ static void coll__host_names(char *text, size_t room)
 }
 
 #if !defined(COLL_PORTABLE)
-
-#include <linux/sockios.h>
 
 /* ---- >>Linux ---- */
 
@@ -114,13 +115,6 @@ static int64_t coll__unanswered_ms(int fd)
     return info.probes > 0 || (info.unacked > 0 && info.retransmits > 0) ? (int64_t)info.last_ack_recv : -1;
 }
 
-/* Bytes sent and not acknowledged by the peer's kernel. */
-static int coll__unacknowledged(int fd)
-{
-    int count = 0;
-    return ioctl(fd, SIOCOUTQ, &count) ? 0 : count;
-}
-
 /* The process at the other end of a local socket; 0: unknown. */
 static int coll__process_behind(int fd)
 {
@@ -150,52 +144,6 @@ static void coll__host_text(char *text, size_t room)
     coll__print(text, room, "%s %llu", line, inode);
 }
 
-/* The inode of the socket that listens on a port; 0: not found. */
-static unsigned long coll__listener_inode(int port)
-{
-    static const char *const tables[] = { "/proc/net/tcp", "/proc/net/tcp6" };
-    unsigned long inode = 0;
-    char line[256];
-
-    for (int i = 0; i < 2 && !inode; i++) {
-        FILE *file = fopen(tables[i], "re");
-        while (file && !inode && fgets(line, sizeof line, file)) {
-            unsigned at, state;
-            unsigned long found;
-            if (sscanf(line, " %*d: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x %*x:%*x %*x:%*x %*x %*u %*d %lu", &at, &state,
-                       &found) == 3
-                && at == (unsigned)port && state == 0x0a) inode = found;
-        }
-        if (file) fclose(file);
-    }
-    return inode;
-}
-
-/* " (held by process 4711, trainer)", if the system permits; otherwise a question. */
-static void coll__holder_text(int port, char *text, size_t room)
-{
-    const unsigned long inode = coll__listener_inode(port);
-    char want[40], got[40], path[64], name[32] = "?";
-    glob_t all = { .gl_pathc = 0 };
-
-    coll__print(text, room, "%s", coll__holder_unknown);
-    coll__print(want, sizeof want, "socket:[%lu]", inode);
-    if (inode) (void)glob("/proc/[1-9]*/fd/*", GLOB_NOSORT, NULL, &all);
-    for (size_t i = 0; i < all.gl_pathc; i++) {
-        const ssize_t n = readlink(all.gl_pathv[i], got, sizeof got - 1);
-        got[n > 0 ? n : 0] = '\0';
-        if (strcmp(got, want)) continue;
-        const long process = strtol(all.gl_pathv[i] + strlen("/proc/"), NULL, 10);
-        coll__print(path, sizeof path, "/proc/%ld/comm", process);
-        FILE *file = fopen(path, "re");
-        if (file && fgets(name, sizeof name, file)) name[strcspn(name, "\n")] = '\0';
-        if (file) fclose(file);
-        coll__print(text, room, " (held by process %ld, %s)", process, name);
-        break;
-    }
-    globfree(&all);
-}
-
 #else
 
 /* ---- >>any POSIX system ---- */
@@ -222,29 +170,7 @@ static void coll__ask_again_within(int fd, int ms) { (void)fd, (void)ms; }
 static int64_t coll__unanswered_ms(int fd) { return (void)fd, -1; }
 static int coll__process_behind(int fd) { return (void)fd, 0; }
 
-/* The call differs between systems.  Without one, a leaving rank does not wait for acknowledgments. */
-static int coll__unacknowledged(int fd)
-{
-    int count = 0;
-#if defined(SO_NWRITE)
-    socklen_t length = sizeof count;
-    return getsockopt(fd, SOL_SOCKET, SO_NWRITE, &count, &length) ? 0 : count;
-#elif defined(FIONWRITE)
-    return ioctl(fd, FIONWRITE, &count) ? 0 : count;
-#elif defined(TIOCOUTQ)
-    return ioctl(fd, TIOCOUTQ, &count) ? 0 : count;
-#else
-    return (void)fd, count;
-#endif
-}
-
 static void coll__host_text(char *text, size_t room) { coll__host_names(text, room); }
-
-static void coll__holder_text(int port, char *text, size_t room)
-{
-    (void)port;
-    coll__print(text, room, "%s", coll__holder_unknown);
-}
 
 #endif
 #endif /* COLL_TCP_SYSTEM_H */

@@ -15,7 +15,10 @@ enum {
 
 /* ---- >>hello: the first bytes on every connection, from the caller; with a key, the answer too ---- */
 
-typedef enum coll__purpose { COLL__PURPOSE_JOIN = 1, COLL__PURPOSE_DATA, COLL__PURPOSE_PROBE } coll__purpose;
+typedef enum coll__purpose {
+    COLL__PURPOSE_JOIN = 1, COLL__PURPOSE_DATA, COLL__PURPOSE_PROBE,
+    COLL__PURPOSE_NEWCOMER                        /* a process that asks to join the job                      */
+} coll__purpose;
 
 /* All but the last member is sent.  The first ones have these places in every version. */
 typedef struct coll__hello {
@@ -68,6 +71,8 @@ static const char *coll__hello_fault(coll__hello *hello, const unsigned char *wo
                     (unsigned)hello->version, COLL__WIRE_VERSION);
         return hello->why;
     }
+    if (hello->purpose == COLL__PURPOSE_NEWCOMER && memcmp(hello->world, world, COLL__WORLD_LENGTH))
+        return "no process can join this job: its name is another one (COLL_WORLD), or it is not elastic (COLL_ELASTIC)";
     if (hello->size != size) {
         coll__print(hello->why, sizeof hello->why, "job size %u at rank %u, and %d at rank %d: start all ranks with one size",
                     (unsigned)hello->size, (unsigned)hello->rank, size, hello->to);
@@ -76,7 +81,7 @@ static const char *coll__hello_fault(coll__hello *hello, const unsigned char *wo
     if (memcmp(hello->world, world, COLL__WORLD_LENGTH)) return "it belongs to another job (COLL_WORLD differs)";
     if (hello->rank < 0 || hello->rank >= size) return "its rank is out of range";
     if (hello->to < 0 || hello->to >= size) return "the rank that it calls is out of range";
-    if (hello->purpose < COLL__PURPOSE_JOIN || hello->purpose > COLL__PURPOSE_PROBE) return "its purpose is unknown";
+    if (hello->purpose < COLL__PURPOSE_JOIN || hello->purpose > COLL__PURPOSE_NEWCOMER) return "its purpose is unknown";
     if (hello->channel < 0 || hello->channel >= COLL_CHANNEL_COUNT) return "its channel is unknown";
     if ((hello->auth & ~COLL__AUTH_CHECK) > COLL__AUTH_TLS) return "its security is unknown";
     if (hello->more_lanes >= COLL__LANES_MOST || hello->lane < 0 || hello->lane > hello->more_lanes)
@@ -108,12 +113,14 @@ typedef enum coll__control_note {
     COLL__CONTROL_FAIL,                           /* the job has failed: status, suspect rank, text            */
     COLL__CONTROL_BYE,                            /* `rank` has left in order                                 */
     COLL__CONTROL_WAITING,                        /* the rank waits: heads of this call and of the previous one */
-    COLL__CONTROL_ENDPOINT,                       /* to rank 0: this rank's endpoint                          */
+    COLL__CONTROL_ENDPOINT,                       /* to rank 0: this rank's; to a newcomer at another one: rank 0's */
     COLL__CONTROL_LISTEN,                         /* from rank 0: listen at these addresses                   */
     COLL__CONTROL_MISSING,                        /* from rank 0, during the start: missing ranks             */
     COLL__CONTROL_HEARTBEAT,                      /* `rank` is alive; its activity                            */
     COLL__CONTROL_WHERE,                          /* to rank 0: send the heartbeat of `rank`                  */
     COLL__CONTROL_MEMBERS,                        /* coll_shrink: up to 224 bytes of a note of the consensus  */
+    COLL__CONTROL_TAKEN,                          /* to a newcomer: its rank and its world; the table follows */
+    COLL__CONTROL_REPORT,                         /* COLL__CONTROL_FAIL of a rank that waits for the decision  */
     COLL__CONTROL_LIMIT
 } coll__control_note;
 
@@ -159,8 +166,9 @@ static bool coll__control_read(const unsigned char *at, int size, coll__control 
     memset(control, 0, sizeof *control);
     if (coll__get16(at) != COLL__CONTROL_MAGIC || note < COLL__CONTROL_WELCOME || note >= COLL__CONTROL_LIMIT) return false;
     if (status > 0 || status < COLL_ERR_FORKED || rank < -1 || rank >= size) return false;
-    if ((note == COLL__CONTROL_FAIL || note == COLL__CONTROL_REFUSE) && status == COLL_OK) return false;
-    if (note >= COLL__CONTROL_HEARTBEAT && rank < 0) return false;
+    const bool is_failure = note == COLL__CONTROL_REFUSE || note == COLL__CONTROL_FAIL || note == COLL__CONTROL_REPORT;
+    if (is_failure && status == COLL_OK) return false;
+    if (!is_failure && note >= COLL__CONTROL_HEARTBEAT && rank < 0) return false;
     control->note = (coll__control_note)note;
     control->what.status = (coll_status)status;
     control->what.rank = rank;
@@ -232,7 +240,7 @@ typedef struct coll__endpoint {
     uint32_t segment;                             /* descriptor of its segment, plus 1; 0: none               */
     uint32_t site;                                /* digest of coll_config.site                               */
     char     name[COLL__NAME_LENGTH];             /* of its host                                              */
-    uint32_t unused;
+    uint32_t place;                               /* in the world behind that of newcomers, plus 1; 0: in order */
 } coll__endpoint;
 
 enum { COLL__ENDPOINT_LENGTH = sizeof(coll__endpoint) };
@@ -264,7 +272,7 @@ static void coll__digest(unsigned char *out, const char *text)
     for (uint32_t k = 0; k < 4; k++) coll__put32(out + 4 * k, coll__text_hash(text, k * 0x9e3779b9u));
 }
 
-/* The world id: digest of size, name and more. */
+/* The world id: digest of size, name and more.  Newcomers know no size: 0. */
 static void coll__world_id(unsigned char *out, int size, const char *name, const char *more)
 {
     char text[400];

@@ -21,6 +21,18 @@ enum {
  * communicator lists, bytes received, and the heartbeat number and time since when it is unchanged. */
 typedef struct coll__known { int home; uint32_t turn, own_version, beat; uint64_t received; int64_t since; } coll__known;
 
+/* A process that waits to join (coll_tcp_join.h). */
+typedef struct coll__waiter {
+    coll__pipe     pipe;                          /* fd -1: none                                              */
+    int            number;                        /* in the table of a coll_grow, from 1; 0: not in it        */
+    coll__endpoint endpoint;                      /* port 0: not received yet                                 */
+    bool           is_redirected;                 /* it was sent other addresses to listen at                */
+    size_t         length;                        /* received of `bytes`                                      */
+    unsigned char  bytes[COLL__CONTROL_LENGTH];
+} coll__waiter;
+
+typedef struct coll__newcomers { int count; unsigned char bytes[]; } coll__newcomers; /* of a coll_grow: endpoints */
+
 typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__LEFT } coll__presence;
 
 /* The line to a member of an agreement (coll_tcp_consensus.h). */
@@ -29,9 +41,7 @@ typedef struct coll__member_line {
     bool           is_lasting;
     unsigned char *in, *out;                      /* control messages of a note                               */
     size_t         received, sent, length;        /* of `in`; of `out`, which has `length`                    */
-    coll__handshake *handshake;                   /* of the connection attempt; NULL: none                    */
-    int            calls, refusals;               /* attempts; refused connects, in a row                     */
-    int64_t        call_at;                       /* do not connect earlier                                   */
+    coll__dialler  dialler;
 } coll__member_line;
 
 /* What this rank keeps of one agreement.  It lives as long as the job: the program may repeat a failed coll_shrink on any
@@ -45,6 +55,11 @@ typedef struct coll__kept {
 
 typedef struct coll__tcp {
     int  rank, size, listener;
+    int  voters;                                  /* the ranks behind them are newcomers without a vote       */
+    int  elastic;                                 /* most processes that may wait to join                     */
+    bool is_newcomer;                             /* this process waits to join                               */
+    bool has_new_root;                            /* rank 0 was a newcomer in the world before: it lacks connections */
+    coll__newcomers *newcomers;                   /* that a coll_grow proposes; NULL: none                    */
     coll__network network;                        /* local addresses and ports to use                         */
     bool is_bootstrapping;                        /* rank 0: until all endpoints are known                    */
     coll_tcp options;                             /* only those that coll_shrink needs                        */
@@ -76,7 +91,10 @@ typedef struct coll__tcp {
     bool            is_heartbeat_there;           /* the heartbeat thread holds accept_lock                   */
     bool            has_deferred;                 /* it has left work to the calling thread                   */
     struct coll__agreement *agreement;            /* the agreement under way; NULL: none                      */
+    void          (*admit)(struct coll__agreement *h, coll__handshake *g);        /* the connection of a member */
     coll__kept     *kept;                         /* one for each agreement joined                            */
+    coll__waiter   *waiters;                      /* rank 0: `elastic` of them; NULL: none has come           */
+    int64_t         waiters_beat_at;              /* their next heartbeat                                     */
     const coll__identity *greets_as;              /* identity for incoming connections                        */
     bool            is_deaf;                      /* accepting is paused: the listener is not watched         */
     int64_t         deaf_until;                   /* until then                                               */
@@ -139,7 +157,7 @@ static void coll__control_send(coll__pipe *pipe, coll__control_note note, coll_s
 static void coll__member_lines_close(coll__kept *k)
 {
     for (int i = 0; k->lines && i < k->consensus.count; i++) {
-        coll__dial_end(&k->lines[i].handshake);
+        coll__dial_end(&k->lines[i].dialler.handshake);
         coll__pipe_close(&k->lines[i].pipe);
         coll__give(k->lines[i].in);
     }
@@ -158,6 +176,7 @@ static coll__kept *coll__kept_of(coll__tcp *tcp, const coll__identity *us)
     if (!k) return NULL;
     memcpy(k->world, us->world, sizeof k->world);
     coll__consensus_open(&k->consensus, coll__behind(k, sizeof *k), us->size, us->rank);
+    if (us->size == tcp->size) k->consensus.voters = tcp->voters;
     k->next = tcp->kept;
     tcp->kept = k;
     return k;
@@ -256,7 +275,8 @@ static void coll__tcp_free(coll__tcp *tcp)
     coll__shm_segment_close(&tcp->segment);
     coll__close_fd(&tcp->listener);
     for (int i = 0; tcp->streams && i < tcp->size * COLL_CHANNEL_COUNT; i++) {
-        coll__stream_close(&tcp->streams[i]);
+        coll__dial_end(&tcp->streams[i].handshake);
+        coll__pipe_close(&tcp->streams[i].pipe);
         coll__stripe_set_free(tcp->streams[i].stripe_set);
     }
     for (int i = 0; i < tcp->handshake_count; i++) coll__pipe_close(&tcp->handshakes[i].pipe);
@@ -275,6 +295,9 @@ static void coll__tcp_free(coll__tcp *tcp)
         coll__member_lines_close(a);
         coll__give(a);
     }
+    for (int i = 0; tcp->waiters && i < tcp->elastic; i++) coll__pipe_close(&tcp->waiters[i].pipe);
+    coll__give(tcp->waiters);
+    coll__give(tcp->newcomers);
     coll__wipe(&tcp->us, sizeof tcp->us);
     coll__give(tcp);
 }
@@ -302,12 +325,14 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
 {
     const coll_config *c = &settings->config;
     const size_t size = (size_t)c->size, streams = size * COLL_CHANNEL_COUNT;
+    const size_t lines = streams * (size_t)(c->tcp.lanes > 1 ? c->tcp.lanes : 1);
     coll__tcp *tcp = (coll__tcp *)coll__allocate(c->allocator, sizeof *tcp);
     bool has_lanes = true;
 
     if (!tcp) return NULL;
     tcp->rank = c->rank;
-    tcp->size = c->size;
+    tcp->size = tcp->voters = c->size;
+    tcp->elastic = COLL__HAS_SHRINK && c->elastic > 0 ? c->elastic : 0;
     tcp->listener = -1;
     tcp->segment = coll__no_segment;
     coll__io_init(&tcp->io);
@@ -318,7 +343,7 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     tcp->is_open = settings->is_open;
     tcp->lacks_tls = settings->lacks_tls;
     (void)pthread_mutex_init(&tcp->accept_lock, NULL);
-    tcp->handshake_room = coll__handshake_room(c->size, c->tcp.lanes > 1 ? c->tcp.lanes : 1);
+    tcp->handshake_room = (int)coll__least(lines + COLL__HANDSHAKES_SPARE, COLL__HANDSHAKES_MOST);
     tcp->budget.most = 2 * tcp->handshake_room;
     tcp->budget.a_second = COLL__ANSWERS_A_SECOND + c->size;
     tcp->endpoints = (coll__endpoint *)coll__allocate(c->allocator, size * sizeof *tcp->endpoints);
@@ -343,9 +368,8 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     for (size_t i = 0; tcp->controls && i < (c->rank == 0 ? size : 1); i++) tcp->controls[i].pipe.fd = -1;
     tcp->greets_as = &tcp->us;
     tcp->heartbeat.tcp = tcp;
-    const bool has_heartbeat = coll__heartbeat_init(&tcp->heartbeat, c->rank, c->size, tcp->handshake_room,
-                                                    (int)streams * (c->tcp.lanes > 1 ? c->tcp.lanes : 1), tcp->controls,
-                                                    tcp->endpoints);
+    const bool has_heartbeat = coll__heartbeat_init(&tcp->heartbeat, c->rank, c->size, tcp->handshake_room, (int)lines,
+                                                    tcp->controls, tcp->endpoints);
     if (has_heartbeat && has_lanes && tcp->endpoints && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence
         && tcp->known && tcp->handshakes && coll__identify(&tcp->us, settings)) {
         coll__endpoint *own = &tcp->endpoints[c->rank];
@@ -355,7 +379,7 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
         if (gethostname(own->name, sizeof own->name - 1)) coll__print(own->name, sizeof own->name, "?");
         memcpy(beat->name, own->name, sizeof beat->name);
         own->shares = COLL__HAS_SHM && c->tcp.share_memory >= 0;
-        if (own->shares && c->size > 1 && c->tcp.shm_collectives >= 0 && settings->auth <= COLL__AUTH_KEY)
+        if (own->shares && (c->size > 1 || tcp->elastic > 0) && c->tcp.shm_collectives >= 0 && settings->auth <= COLL__AUTH_KEY)
             tcp->segment = coll__shm_segment_open();
         coll__shm_segment_sign(&tcp->segment, c->rank, tcp->us.world);
         own->segment = (uint32_t)(tcp->segment.fd + 1);

@@ -115,6 +115,32 @@ static inline const unsigned char *coll__input_of(const coll__shm_op *t, int ran
     return rank == t->m->rank ? t->m->staging.send : coll__view_of(t, rank)->send.at;
 }
 
+/* ---- >>inputs that are combined: one of each rank, or the nodes of a tree over leaves, of which a rank may have several ---- */
+
+/* How many. */
+static inline int coll__input_count(const coll__shm_op *t)
+{
+    const coll__leaves *const tree = COLL__LEAVES_OF(t->task->codec);
+    return tree ? tree->nodes : t->m->count;
+}
+
+/* Bytes of an element. */
+static inline size_t coll__input_unit(const coll__shm_op *t)
+{
+    const coll__leaves *const tree = COLL__LEAVES_OF(t->task->codec);
+    return tree && tree->are_sums ? t->task->codec->acc_size : t->unit;
+}
+
+/* Element `from` of input i, and which rank has it. */
+static inline const unsigned char *coll__input_at(const coll__shm_op *t, int i, size_t from, int *rank)
+{
+    const coll__leaves *const tree = COLL__LEAVES_OF(t->task->codec);
+
+    *rank = tree ? tree->node[i].rank : i;
+    if (tree) from += (size_t)tree->node[i].vector * t->call->count;
+    return coll__input_of(t, *rank) + from * coll__input_unit(t);
+}
+
 /* ---- >>memory: what an operation needs beyond the user's ---- */
 
 /* A scan keeps two accumulators, each of one block. */
@@ -148,9 +174,11 @@ static coll_status coll__need_scratch(const coll__shm_op *t)
 {
     coll__thread *thread = t->m->thread;
     const coll__codec *codec = t->task->codec;
+    const size_t n = (size_t)coll__input_count(t), block = coll__most(coll__input_unit(t), COLL__BLOCK);
     const size_t length = coll__kind_scans(t->call->kind) ? coll__combine_scratch(codec, 2) + 2 * coll__scan_room(codec)
-                                         : coll__combine_scratch(codec, t->m->count);
-    const size_t windows = coll__is_apart(t->m) ? (size_t)t->m->count * (t->unit + COLL__LINE) : 0;
+                        : COLL__LEAVES_OF(codec) ? coll__combine_scratch(codec, INT_MAX) + n * sizeof(coll__source)
+                        : coll__combine_scratch(codec, t->m->count);
+    const size_t windows = coll__is_apart(t->m) ? n * (block + COLL__LINE) : 0;
     const coll_status status = coll__lengthen(t, &thread->scratch, &thread->scratch_length, length);
 
     return status == COLL_OK ? coll__lengthen(t, &thread->fetched, &thread->fetched_length, windows) : status;
@@ -218,9 +246,11 @@ static coll_status coll__pull_bytes(const coll__shm_op *t, int rank, void *to, c
 /* Bytes that a rank sends to all, or receives from all; ignores lists that it does not have. */
 static size_t coll__extent(const coll__shm_op *t, const coll__side_shape *shape, const size_t *counts)
 {
+    const coll__leaves *const tree = COLL__LEAVES_OF(t->task->codec);
     const int count = t->m->count;
     size_t total = 0;
 
+    if (tree && shape == &coll__shape_in(t)->send) return (size_t)tree->vectors * t->call->count * coll__input_unit(t);
     if (shape->over == COLL__OVER_ONE) return t->call->count * t->unit;
     if (shape->from == COLL__FROM_COUNT) return t->call->count * t->unit * (size_t)count;
     if (!coll__is_held(shape, t->m->rank, t->call->root)) return 0;

@@ -39,7 +39,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__rank_slot {
     __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
     uint32_t arrived;                             /* number of these messages                                 */
     unsigned char report[COLL__REPORT_LENGTH];    /* its last report, of a stall or from coll_free            */
-    coll__session *session;                       /* of this transport, until it is closed                    */
+    coll__session *session;                       /* of this transport, until it is closed; NULL: hybrid      */
 } coll__rank_slot;
 
 typedef struct coll__fifo { coll_xfer *first, **end; } coll__fifo;
@@ -72,15 +72,6 @@ typedef struct coll__domain {
     struct coll__migration *migrations;           /* one process: see coll_threads_shrink.h                   */
 } coll__domain;
 
-/* Times of calls of one length in two ways (coll_shm_stores.h, coll_shm_staging.h). */
-typedef struct coll__trial {
-    float    best[2];                             /* ns per byte, in the first way and the other; 0: unknown  */
-    uint16_t calls;
-    bool     counts;                              /* the current call is timed                                */
-} coll__trial;
-
-enum { COLL__TRIAL_CLASSES = 8 };                        /* by length: powers of 2                                   */
-
 enum { COLL__STAGING_EACH = 4 << 20 };            /* bytes of a staged input, and of results for others       */
 
 /* Private state of a rank in a direct operation (coll_shm_staging.h). */
@@ -89,9 +80,6 @@ typedef struct coll__staging {
     unsigned char       *recv;                    /* its result; several processes, the rest:                 */
     unsigned char       *made;                    /* its results for others; NULL: in its result              */
     bool                 is_careful;              /* it overwrites its input before all are done              */
-    coll__trial         *copies;                  /* trial of this length, and start time of the operation; 0: not timed */
-    int64_t              began;
-    size_t               length;                  /* bytes that may be staged                                 */
 } coll__staging;
 
 /* A rank's side of a group. */
@@ -113,8 +101,6 @@ typedef struct coll__member {
     uint64_t  op_number, all_posted;              /* all ranks are known to have published all_posted         */
     void     *held;                               /* private memory that peers use during an operation        */
     size_t    held_length;
-    coll__trial stores[2][COLL__TRIAL_CLASSES];             /* kinds that move elements; kinds that combine them */
-    coll__trial copies[COLL__TRIAL_CLASSES];    /* copies to the staging area, or by the kernel               */
     coll__staging staging;
     struct coll__member *next;
 } coll__member;
@@ -347,8 +333,13 @@ static const coll_failure *coll__threads_fail(void *context, const coll_failure 
 {
     coll__thread *me = (coll__thread *)context;
     coll__domain *domain = me->domain;
+    coll_failure own = cause ? *cause : me->suspicion;
 
-    if (cause) coll__domain_fail(domain, cause->status, cause->rank, cause->text);
+    if (own.status == COLL_ERR_TIMEOUT && own.rank >= 0 && me->rank_slot->session && coll__domain_lock(me)) {
+        coll__excuse(&own, coll__rank_slot_of(domain, own.rank)->report, me->rank_slot->report);
+        coll__domain_unlock(domain);
+    }
+    if (cause) coll__domain_fail(domain, own.status, own.rank, own.text);
     if (!__atomic_load_n(&domain->is_failing, __ATOMIC_SEQ_CST)) return NULL;
     while (!__atomic_load_n(&domain->has_failed, __ATOMIC_SEQ_CST)) sched_yield();
     (void)coll__domain_ring(me);
@@ -363,32 +354,6 @@ static bool coll__threads_abort(void *context, const char *text)
     coll__domain_fail(me->domain, COLL_ERR_ABORTED, me->rank, text);
     coll__domain_wake_by(me, coll__word_alarm); /* may run in a signal handler                                   */
     return true;
-}
-
-/* Publishes this rank's report and compares it with those of the others. */
-static coll_status coll__domain_compare(coll__thread *me, const unsigned char *report, coll_failure *failure)
-{
-    coll__domain *domain = me->domain;
-    const coll__rank_slot *rank_slots = coll__domain_rank_slots(domain);
-    bool differs = false;
-
-    if (!coll__domain_lock(me)) return COLL_OK;
-    memcpy(me->rank_slot->report, report, COLL__REPORT_LENGTH);
-    for (int i = 0; i < domain->size && !differs; i++)
-        differs = coll__reports_disagree(failure, report, me->rank, rank_slots[i].report, coll__rank_slot_name(domain, i));
-    coll__domain_unlock(domain);
-    return differs ? failure->status : COLL_OK;
-}
-
-/* This rank waits in a call.  If another one waits in a different call of the same number, both would block forever. */
-static void coll__threads_report_stall(void *context, const unsigned char *head)
-{
-    coll__thread *me = (coll__thread *)context;
-    coll_failure failure = { COLL_OK, -1, "" };
-    unsigned char report[COLL__REPORT_LENGTH] = { 0 };
-
-    coll__report_make(me->rank_slot->session, head, report);
-    if (coll__domain_compare(me, report, &failure) < 0) (void)coll__threads_fail(me, &failure);
 }
 
 /* Begins to access other ranks' memory.  Returns false if the domain has failed.  Either this rank sees the failure, or the

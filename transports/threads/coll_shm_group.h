@@ -236,8 +236,10 @@ static void *coll__threads_group(void *context, uint64_t id, uint32_t number, co
     if (!group || !m) {
         if (group) coll__group_leave(thread, group, me);
         coll__give(m);
-        coll__set_failure(&thread->suspicion, COLL_ERR_MEMORY, thread->rank, "rank %d has no memory for a communicator",
-                          thread->rank);
+        coll__set_failure(&thread->suspicion, COLL_ERR_MEMORY, thread->rank, m && domain->is_apart
+                          ? "rank %d has no room for more communicators and prepared calls in the memory that this host's ranks "
+                            "share: one counts until all ranks have freed it; free some, or set COLL_SHM_COLLECTIVES=off"
+                          : "rank %d has no memory for a communicator", thread->rank);
         return NULL;
     }
     coll__member_init(m, thread, group, me);

@@ -60,11 +60,20 @@ static const coll__form coll__forms[] = {
 #endif
 };
 
+/* An allreduce over nodes: never eager, because ranks have different numbers of them. */
+static const coll__form coll__form_of_nodes = { .staged = COLL__STAGED_SHARE, .share = coll__share_reduce,
+                                                .probe = coll__probe_parts };
+
 /* NULL: not supported here. */
 static inline const coll__form *coll__form_of(coll_kind kind)
 {
     const coll__form *form = (size_t)kind < sizeof coll__forms / sizeof *coll__forms ? &coll__forms[kind] : NULL;
     return form && (form->read || form->share) ? form : NULL;
+}
+
+static inline const coll__form *coll__form_for(const coll_task *task)
+{
+    return COLL__LEAVES_OF(task->codec) ? &coll__form_of_nodes : coll__form_of(task->call->kind);
 }
 
 #endif /* COLL_SHM_KINDS_H */

@@ -33,11 +33,6 @@ static inline size_t coll__eager_bytes(const coll__member *m, const coll__form *
     return form->eager == COLL__EAGER_EACH ? count * unit * (size_t)m->count : count * unit;
 }
 
-static inline size_t coll__eager_length(const coll__member *m, const coll__form *form, const coll_task *task)
-{
-    return coll__eager_bytes(m, form, task->call->count, task->codec->type_size);
-}
-
 /* Returns whether an operation is direct: its eager input has no room, or sums of its elements need extra memory. */
 static inline bool coll__is_direct(const coll__member *m, const coll__form *form, const coll_call *call, size_t unit,
                                    size_t length)
@@ -236,11 +231,6 @@ static inline bool coll__shm_op_publish(coll__member *m, const coll_task *task, 
     return true;
 }
 
-static __attribute__((noinline)) coll_status coll__shm_op_is_over(const coll__member *m)
-{
-    return m->thread->domain->failure.status;
-}
-
 /* Eager protocol: copies the input into this rank's slot, beside it or into its bounce buffer, and publishes it. */
 static inline __attribute__((always_inline)) bool coll__shm_op_post(coll__member *m, const coll__form *form,
                                                                     const coll_task *task,
@@ -280,7 +270,7 @@ static coll_status coll__shm_op_begin(coll__shm_op *t)
     view->recv = (coll__buffer){ (unsigned char *)call->recv, has_two_counts ? call->recv_count : call->count,
                                  call->recv_counts, call->recv_offsets, call->recv_types };
     t->number = t->m->op_number + 1;
-    t->m->staging = (coll__staging){ .began = 0 };
+    t->m->staging = (coll__staging){ .send = NULL };
     coll_status status = t->form->begin ? t->form->begin(t, view) : COLL_OK;
     t->m->staging.send = view->send.at;
     t->m->staging.recv = view->recv.at;
@@ -288,7 +278,7 @@ static coll_status coll__shm_op_begin(coll__shm_op *t)
     if (status != COLL_OK) return status;
     if (t->m->staging.is_careful) t->m->own->careful = t->number;
     coll__shm_op_posted(t->task, t->number);
-    return coll__shm_op_publish(t->m, t->task, slot, t->number) ? COLL_OK : coll__shm_op_is_over(t->m);
+    return coll__shm_op_publish(t->m, t->task, slot, t->number) ? COLL_OK : t->m->thread->domain->failure.status;
 }
 
 /* Between processes, after a phase that read peers' memory.  If a peer has failed or left meanwhile, it may have reused its
@@ -339,10 +329,33 @@ static bool coll__shm_op_is_careful(const coll__shm_op *t)
     return false;
 }
 
+#if !defined(COLL__STREAMED)
+#define COLL__STREAMED ((size_t)40 << 20)         /* bytes of input and result: longer than most caches       */
+#endif
+
+/* Returns whether results are written by streaming stores.  In place they gain nothing: the lines were just read, and are cached.
+ * Results that peers copy at once are better in a cache.  A reduction reads the inputs of all ranks, of the length of the result
+ * each. */
+static bool coll__shm_op_streams(const coll__shm_op *t)
+{
+    const coll_call *c = t->call;
+    const coll__kind_shape *shape = coll__shape_in(t);
+    const size_t result = coll__extent(t, &shape->recv, c->recv_counts);
+
+    if (shape->send.who != COLL__WHO_NONE && c->send == c->recv) return false;
+    if (coll__is_apart(t->m) && coll__pulls(t->form)) return false;
+    return result + (shape->traits & COLL__REDUCES ? (size_t)t->m->count * result : coll__extent(t, &shape->send, c->send_counts))
+        >= COLL__STREAMED;
+}
+
 /* This rank's share.  Between processes, if the next phase overwrites the input, also probes what it will read. */
 static coll_status coll__share_work(const coll__shm_op *t)
 {
-    const coll_status status = coll__stored_share(t);
+    coll__shm_op share = *t;
+
+    share.streams = coll__shm_op_streams(t);
+    const coll_status status = t->form->share(&share);
+    if (share.streams) coll__streamed_end();
     const bool tries = coll__is_apart(t->m) && status == COLL_OK && coll__pulls(t->form) && coll__is_overwritten(t);
     return tries ? t->form->probe(t) : status;
 }
@@ -381,7 +394,7 @@ static coll_status coll__shm_op_pull(const coll__shm_op *t)
     if (status == COLL_OK && t->task->state[0] == COLL__SHM_OP_PULLED)
         status = coll__check_done(t, COLL__SHM_OP_PULLED);
     if (status != COLL_OK) return status;
-    coll__staging_end(t);
+    if (t->m->thread->stager == t->m) t->m->thread->stager = NULL;
     return coll__shm_op_is_refused(t, t->task->state[0]) ? coll__shm_op_decline(t) : COLL_OK;
 }
 
@@ -425,7 +438,7 @@ static __attribute__((noinline)) coll_status coll__shm_op_ahead(coll__member *m,
 
     const bool goes_on = coll__shm_op_post(m, form, task, length, &eager);
     coll__shm_op_posted(task, op_number);
-    return goes_on ? COLL_PENDING : coll__shm_op_is_over(m);
+    return goes_on ? COLL_PENDING : m->thread->domain->failure.status;
 }
 
 /* Publishes an eager input first, because peers wait for it. */
@@ -434,7 +447,7 @@ static inline __attribute__((always_inline)) coll_status coll__shm_op_take(coll_
                                                                            coll_failure *failure)
 {
     const bool is_new = task->state[0] == COLL__SHM_OP_NEW;
-    const size_t length = coll__eager_length(m, form, task);
+    const size_t length = coll__eager_bytes(m, form, task->call->count, task->codec->type_size);
     const bool is_direct = coll__is_direct(m, form, task->call, task->codec->type_size, length);
     coll_status status;
 
@@ -445,7 +458,8 @@ static inline __attribute__((always_inline)) coll_status coll__shm_op_take(coll_
     const uint64_t op_number = is_new ? m->op_number + 1 : task->state[1];
     const coll__shm_op t = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = op_number,
                              .eager = coll__eagers_of(m, form, op_number, length), .unit = task->codec->type_size };
-    if (is_new && __builtin_expect(!coll__shm_op_post(m, form, task, length, &t.eager), 0)) return coll__shm_op_is_over(m);
+    if (is_new && __builtin_expect(!coll__shm_op_post(m, form, task, length, &t.eager), 0))
+        return m->thread->domain->failure.status;
     if ((status = coll__check_posted(&t, form->eager_from)) != COLL_OK) {
         if (is_new) coll__shm_op_posted(task, op_number);
         return status;
@@ -456,7 +470,7 @@ static inline __attribute__((always_inline)) coll_status coll__shm_op_take(coll_
 
 static coll_status coll__threads_offload(void *context, coll_task *task, coll_failure *failure)
 {
-    const coll__form *form = coll__form_of(task->call->kind);
+    const coll__form *form = coll__form_for(task);
 
     if (!form) return COLL_ERR_UNSUPPORTED;
     coll__member *const m = coll__member_of((coll__thread *)context, task);
@@ -507,16 +521,63 @@ static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task,
 
 COLL__FOR_SIZE
 
+/* Returns whether a call that member `rank` has published, and member `by` has not, differs from what `by` reports under that
+ * number.  One of them is this rank.  Slots of the other one that are ahead of its own cannot be overwritten meanwhile. */
+static bool coll__posted_disagrees(const coll__member *m, int rank, const unsigned char *report, int by, coll_failure *failure)
+{
+    unsigned char posted[COLL__REPORT_LENGTH] = { 0 };
+
+    for (uint64_t i = 0; i <= m->slot_mask; i++) {
+        const coll__slot *const slot = &m->group_slots[rank].slots[i], *const other = &m->group_slots[by].slots[i];
+        if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) <= __atomic_load_n(&other->posted, __ATOMIC_ACQUIRE)) continue;
+        memcpy(posted, slot->head, COLL_HEAD_LENGTH);
+        if (coll__reports_disagree(failure, posted, m->ranks[rank], report, m->ranks[by])) return true;
+    }
+    return false;
+}
+
+/* Publishes this rank's report.  Compares it with the reports of the others and what they have published, and their reports with
+ * its records and what it has published: a rank may wait in messages for others that have ended the call in shared memory. */
+static coll_status coll__domain_compare(coll__thread *me, const coll__session *session, const unsigned char *head,
+                                        coll_failure *failure)
+{
+    coll__domain *domain = me->domain;
+    const coll__rank_slot *rank_slots = coll__domain_rank_slots(domain);
+    unsigned char *const report = me->rank_slot->report;
+    bool differs = false;
+
+    if (!coll__domain_lock(me)) return COLL_OK;
+    coll__report_make(session, head, report);
+    for (int i = 0; i < domain->size && !differs; i++) {
+        const int rank = coll__rank_slot_name(domain, i);
+        differs = coll__reports_disagree(failure, report, me->rank, rank_slots[i].report, rank)
+               || coll__recorded_disagrees(failure, session, rank_slots[i].report, rank);
+    }
+    for (const coll__member *m = &me->all; m && !differs; m = m == &me->all ? me->members : m->next)
+        for (int i = 0; i < m->count && !differs; i++)
+            differs = coll__posted_disagrees(m, i, report, m->rank, failure)
+                   || coll__posted_disagrees(m, m->rank, coll__rank_slot_of(domain, m->ranks[i])->report, i, failure);
+    coll__domain_unlock(domain);
+    return differs ? failure->status : COLL_OK;
+}
+
+/* This rank waits in a call.  If another one has made a different call of the same number, both would block forever. */
+static void coll__threads_report_stall(void *context, const unsigned char *head)
+{
+    coll__thread *me = (coll__thread *)context;
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    if (coll__domain_compare(me, me->rank_slot->session, head, &failure) < 0) (void)coll__threads_fail(me, &failure);
+}
+
 /* Checks the operations in which this rank has not waited.  If two ranks leave at once, left_count orders them: the second sees
  * what the first has published. */
 static coll_status coll__threads_part(void *context, void *group, const unsigned char *made, coll_failure *failure)
 {
     coll__thread *me = (coll__thread *)context;
     const coll__member *m = group ? (const coll__member *)group : &me->all;
-    unsigned char report[COLL__REPORT_LENGTH] = { 0 };
 
-    memcpy(report, made, COLL_HEAD_LENGTH);
-    if (!group && coll__domain_compare(me, report, failure) < 0) return failure->status;
+    if (!group && coll__domain_compare(me, NULL, made, failure) < 0) return failure->status;
     (void)__atomic_fetch_add(&me->domain->left_count, 0, __ATOMIC_ACQ_REL);
     for (uint64_t op_number = m->all_posted + 1; op_number <= m->op_number; op_number++)
         for (int i = 0; i < m->count; i++) {
@@ -535,11 +596,11 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
     const coll__thread *me = (const coll__thread *)context;
     const coll__member *m = task->group ? (const coll__member *)task->group : &me->all;
     coll__shm_op t = { .m = (coll__member *)(uintptr_t)m, .task = (coll_task *)(uintptr_t)task, .call = task->call,
-                       .form = coll__form_of(task->call->kind), .unit = task->codec->type_size };
+                       .form = coll__form_for(task), .unit = task->codec->type_size };
 
     if (!t.form) return;
     const bool is_new = task->state[0] == COLL__SHM_OP_NEW, is_done = task->state[0] > COLL__SHM_OP_POSTED;
-    const size_t length = coll__eager_length(m, t.form, task);
+    const size_t length = coll__eager_bytes(m, t.form, task->call->count, t.unit);
     const bool is_direct = coll__is_direct(m, t.form, task->call, t.unit, length);
     const uint64_t op_number = is_new ? coll__shm_op_before(m, length > COLL__EAGER_SHORT) : task->state[1];
     const coll__peer_set peer_set = is_new ? COLL__ALL_PEERS : !is_direct ? t.form->eager_from

@@ -25,12 +25,6 @@ static void coll__share_for(const coll__shm_op *t, int rank, size_t count, size_
     *share = coll__least(each, count - *at);
 }
 
-/* This rank's share. */
-static void coll__share_of(const coll__shm_op *t, size_t count, size_t *at, size_t *share)
-{
-    coll__share_for(t, t->m->rank, count, at, share);
-}
-
 static inline unsigned char *coll__output_of(const coll__shm_op *t, int rank, size_t at)
 {
     return (rank == t->m->rank ? t->m->staging.recv : coll__view_of(t, rank)->recv.at) + at * t->unit;
@@ -40,23 +34,35 @@ static inline unsigned char *coll__output_of(const coll__shm_op *t, int rank, si
 static inline size_t coll__window(const coll__shm_op *t)
 {
     if (__builtin_expect(!coll__is_apart(t->m), 1)) return SIZE_MAX;
-    const size_t most = (t->m->thread->fetched_length / (size_t)t->m->count - COLL__LINE) / t->unit;
+    const size_t each = t->m->thread->fetched_length / (size_t)coll__input_count(t);
+    const size_t most = (each - COLL__LINE) / coll__input_unit(t);
     return most > COLL__SHARE_UNIT ? most / COLL__SHARE_UNIT * COLL__SHARE_UNIT : most;
 }
 
-/* Sets the sources of elements from..from+count, at most a window, of all ranks: in place, or fetched. */
+/* The sources: of each rank, or of nodes, in the scratch (coll__need_scratch). */
+static inline coll__source *coll__sources_of(const coll__shm_op *t)
+{
+    const coll__codec *const codec = t->task->codec;
+    if (!COLL__LEAVES_OF(codec)) return t->m->thread->sources;
+    return (coll__source *)(void *)coll__behind(t->m->thread->scratch, coll__combine_scratch(codec, INT_MAX));
+}
+
+/* Sets the sources of elements from..from+count, at most a window, of all inputs: in place, or fetched. */
 static inline coll_status coll__inputs_at(const coll__shm_op *t, size_t from, size_t count)
 {
-    coll__thread *thread = t->m->thread;
-    const size_t length = count * t->unit;
+    const coll__leaves *const tree = COLL__LEAVES_OF(t->task->codec);
+    const size_t length = count * coll__input_unit(t);
+    const int n = coll__input_count(t);
+    coll__source *const sources = coll__sources_of(t);
     coll_status status = COLL_OK;
 
-    for (int i = 0; i < t->m->count && status == COLL_OK; i++) {
-        const unsigned char *const there = coll__input_of(t, i) + from * t->unit;
-        unsigned char *const room = (unsigned char *)thread->fetched + coll__round_up(length, COLL__LINE) * (size_t)i;
-        const void *const at = coll__shm_access(t->m, i, there, length);
-        if (!at) status = coll__shm_access_read(t->m, i, room, there, length);
-        thread->sources[i].at = at ? at : room;
+    for (int i = 0, rank; i < n && status == COLL_OK; i++) {
+        const unsigned char *const there = coll__input_at(t, i, from, &rank);
+        unsigned char *const room = (unsigned char *)t->m->thread->fetched + coll__round_up(length, COLL__LINE) * (size_t)i;
+        const void *const at = coll__shm_access(t->m, rank, there, length);
+        if (!at) status = coll__shm_access_read(t->m, rank, room, there, length);
+        if (tree) sources[i] = (coll__source){ NULL, tree->are_sums ? COLL__AS_SUM : COLL__AS_USER, rank };
+        sources[i].at = at ? at : room;
     }
     return status;
 }
@@ -95,7 +101,8 @@ static inline int coll__outputs_at(const coll__shm_op *t, int first, int n, size
 /* Combines elements from..from+count of all inputs into the results of ranks first..first+n, from element `at` on. */
 static coll_status coll__combine_for(const coll__shm_op *t, int first, int n, size_t at, size_t from, size_t count)
 {
-    coll__thread *thread = t->m->thread;
+    const coll__thread *const thread = t->m->thread;
+    const coll__leaves *const tree = COLL__LEAVES_OF(t->task->codec);
     const size_t window = coll__window(t);
     coll_status status = COLL_OK;
 
@@ -104,9 +111,10 @@ static coll_status coll__combine_for(const coll__shm_op *t, int first, int n, si
         status = coll__inputs_at(t, from + done, length);
         if (status != COLL_OK) break;
         const int m = coll__outputs_at(t, first, n, at + done);
-        coll__combine(t->task->codec, &(coll__sum){ .sources = thread->sources, .n = t->m->count, .results = thread->results,
-                                                    .m = m, .format = COLL__AS_USER, .count = length, .index = from + done,
-                                                    .scratch = thread->scratch, .streams = t->streams });
+        coll__combine(t->task->codec, &(coll__sum){ .sources = coll__sources_of(t), .n = tree ? tree->nodes : t->m->count,
+                                                    .results = thread->results, .m = m, .format = COLL__AS_USER, .count = length,
+                                                    .index = from + done, .scratch = thread->scratch, .streams = t->streams
+                                                    COLL__NUMBERS(tree ? tree->node_number : NULL) });
     }
     return status;
 }
@@ -162,7 +170,7 @@ static coll_status coll__share_reduce(const coll__shm_op *t)
     coll_status status = COLL_OK;
     size_t at, count;
 
-    coll__share_of(t, t->call->count, &at, &count);
+    coll__share_for(t, t->m->rank, t->call->count, &at, &count);
     if (count == 0) return COLL_OK;
     if (t->call->kind == COLL_REDUCE) return coll__combine_for(t, t->call->root, 1, at, at, count);
     const size_t piece = looks ? coll__most(COLL__LOOK_BYTES / t->unit, 1) : count;
@@ -200,7 +208,7 @@ static coll_status coll__share_broadcast(const coll__shm_op *t)
         if (me == root) return COLL_OK;
         return coll__pull_bytes(t, root, coll__output_of(t, me, 0), coll__input_of(t, root), t->call->count * t->unit);
     }
-    coll__share_of(t, t->call->count, &at, &count);
+    coll__share_for(t, t->m->rank, t->call->count, &at, &count);
     const unsigned char *const from = coll__input_of(t, root) + at * t->unit;
     for (int i = 0; i < t->m->count && count; i++)
         if (i != root) coll__move_bytes(t, coll__output_of(t, i, at), from, count * t->unit);
@@ -296,7 +304,7 @@ static coll_status coll__share_reduce_scatter(const coll__shm_op *t)
     if (status != COLL_OK) return status;
     if (coll__is_apart(t->m) || (!is_uneven && coll__may_make_own(t)))
         return coll__combine_for(t, me, 1, 0, coll__elements_before(t, me), coll__block_of(t, me));
-    coll__share_of(t, is_uneven ? coll__elements_before(t, t->m->count) : t->call->count, &at, &count);
+    coll__share_for(t, t->m->rank, is_uneven ? coll__elements_before(t, t->m->count) : t->call->count, &at, &count);
     for (int i = 0; i < t->m->count && status == COLL_OK; first += coll__block_of(t, i++)) {
         const size_t skip = is_uneven ? first : 0, block = coll__block_of(t, i);
         const size_t from = coll__group_at(t, coll__most(at, skip) - skip, block);
@@ -387,7 +395,7 @@ static coll_status coll__share_scan(const coll__shm_op *t)
     coll_status status = COLL_OK;
     size_t at, share;
 
-    coll__share_of(t, t->call->count, &at, &share);
+    coll__share_for(t, t->m->rank, t->call->count, &at, &share);
     for (size_t done = 0, length; done < share && status == COLL_OK; done += length) {
         length = coll__least(window, share - done);
         if ((status = coll__inputs_at(t, at + done, length)) != COLL_OK) break;
@@ -426,7 +434,7 @@ static coll_status coll__pull(const coll__shm_op *t)
 /* The elements of all inputs that this rank combines. */
 static void coll__inputs_of(const coll__shm_op *t, size_t *at, size_t *count)
 {
-    coll__share_of(t, t->call->count, at, count);
+    coll__share_for(t, t->m->rank, t->call->count, at, count);
     if (coll__shape_in(t)->send.over == COLL__OVER_ONE) return;
     *at = coll__elements_before(t, t->m->rank);
     *count = coll__block_of(t, t->m->rank);
@@ -436,13 +444,17 @@ static void coll__inputs_of(const coll__shm_op *t, size_t *at, size_t *count)
 static coll_status coll__probe_parts(const coll__shm_op *t)
 {
     const bool pulls = coll__pulls(t->form) && coll__has_result(t);
+    const int n = coll__input_count(t);
     coll_status status = coll__check_counts(t);
+    size_t at, count;
 
-    for (int i = 0; i < t->m->count && status == COLL_OK; i++) {
-        size_t at, count;
-        coll__inputs_of(t, &at, &count);
-        status = coll__shm_access_try(t->m, i, coll__input_of(t, i) + at * t->unit, count * t->unit);
-        if (!pulls || i == t->m->rank || status != COLL_OK) continue;
+    coll__inputs_of(t, &at, &count);
+    for (int i = 0, rank; i < n && status == COLL_OK; i++) {
+        const unsigned char *const there = coll__input_at(t, i, at, &rank);
+        status = coll__shm_access_try(t->m, rank, there, count * coll__input_unit(t));
+    }
+    for (int i = 0; pulls && i < t->m->count && status == COLL_OK; i++) {
+        if (i == t->m->rank) continue;
         const unsigned char *const made = coll__made_by(t, i, &at, &count);
         status = coll__shm_access_try(t->m, i, made, count * t->unit);
     }

@@ -4,13 +4,10 @@
  *     results            in its result buffer, read likewise; or in the staging area or private memory
  *
  * The staging area is a part of the rank's segment, which the peers have mapped.  Copies there stay in the caches, where the
- * kernel (process_vm_readv) takes 0.5 us per page.  But their lines move between processors each time, and some processors are
- * far apart.  So timings select the faster way (as in coll_shm_stores.h).  Inputs longer than the area use the kernel, and so
- * do blocks that only move: the kernel copies them once instead of twice. */
+ * kernel (process_vm_readv) takes 0.5 us per page.  Inputs longer than the area use the kernel, and so do blocks that only move:
+ * the kernel copies them once instead of twice. */
 #ifndef COLL_SHM_STAGING_H
 #define COLL_SHM_STAGING_H
-
-enum { COLL__STAGING_LEAST_BITS = 14 };           /* of both buffers together; shorter ones are eager         */
 
 /* This rank's staging area; NULL: none. */
 static inline unsigned char *coll__staging_of(const coll__member *m)
@@ -21,9 +18,9 @@ static inline unsigned char *coll__staging_of(const coll__member *m)
 /* Copies what peers read of this rank's input. */
 static void coll__staging_copy(const coll__shm_op *t, unsigned char *to, const unsigned char *from, size_t length)
 {
-    size_t at, count;
+    size_t at = 0, count = 0;
 
-    coll__inputs_of(t, &at, &count);
+    if (!COLL__LEAVES_OF(t->task->codec)) coll__inputs_of(t, &at, &count);
     const size_t begin = at * t->unit, end = begin + count * t->unit;
     COLL__ASSERT(begin <= length && end <= length, "bytes %zu to %zu of %zu are ours", begin, end, length);
     memcpy(to, from, begin);
@@ -37,7 +34,7 @@ static size_t coll__made_bytes(const coll__shm_op *t)
     size_t at, share;
 
     if (!is_for_all && t->form->staged != COLL__STAGED_SHARE) return 0;
-    coll__share_of(t, t->call->count, &at, &share);
+    coll__share_for(t, t->m->rank, t->call->count, &at, &share);
     return is_for_all ? coll__scan_skip(t, t->m->count, share) : share * t->unit;
 }
 
@@ -58,12 +55,7 @@ static coll_status coll__staging_begin(const coll__shm_op *t, coll__view *view)
     void *place = NULL;
     size_t at, share;
 
-    if (send + beside > 0 && area && !t->m->thread->stager) {
-        s->length = send + beside;
-        s->copies = coll__trial_of(t->m->copies, s->length, COLL__STAGING_LEAST_BITS);
-        if (!coll__trial_other(s->copies, false)) t->m->thread->stager = t->m;
-        s->began = s->copies->counts ? coll__now() : 0;
-    }
+    if (send + beside > 0 && area && !t->m->thread->stager) t->m->thread->stager = t->m;
     if (t->m->thread->stager == t->m) {           /* the operation uses the area until it ends                */
         if (send) coll__staging_copy(t, area, s->send, send);
         if (send) view->send.at = area;
@@ -74,20 +66,11 @@ static coll_status coll__staging_begin(const coll__shm_op *t, coll__view *view)
         if (status != COLL_OK) return status;
         place = t->m->held;
     }
-    coll__share_of(t, t->call->count, &at, &share);
+    coll__share_for(t, t->m->rank, t->call->count, &at, &share);
     if (place) s->made = (unsigned char *)place - (t->form->staged == COLL__STAGED_ALL ? 0 : at * t->unit);
     view->made = s->made ? s->made : s->recv;
     if (made && !s->made && coll__is_overwritten(t)) s->is_careful = true;
     return COLL_OK;
-}
-
-/* Releases the area. */
-static void coll__staging_end(const coll__shm_op *t)
-{
-    coll__staging *const s = &t->m->staging;
-
-    if (s->began) coll__trial_note(s->copies, t->m->thread->stager != t->m, coll__now() - s->began, s->length);
-    if (t->m->thread->stager == t->m) t->m->thread->stager = NULL;
 }
 
 #endif /* COLL_SHM_STAGING_H */

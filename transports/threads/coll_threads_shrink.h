@@ -1,23 +1,17 @@
 /* coll_threads_shrink.h - after a failure: the surviving ranks of a domain agree on flags, or migrate to a new one.
  *
  * The first rank that joins opens the migration.  The others find it by its list of ranks.  It is decided once all ranks have
- * joined that have not left the old domain, or at the timeout.  The rank that detects this opens the new domain.  Ranks that
- * enter it set its doorbells, if it has any (coll_hybrid.h).
+ * joined that have not left the old domain, or at the timeout.  The rank that detects this opens the new domain.
  *
  * An agreement is a migration without a new domain.  Of two ranks that are in different ones, the one that is ahead knows the
  * decision that the other one still waits for. */
 #ifndef COLL_THREADS_SHRINK_H
 #define COLL_THREADS_SHRINK_H
 
-enum { COLL__MIGRATION_LOOK_MS = 100, COLL__MIGRATION_SERVE_MS = 10 };
-
-static coll__domain *coll__domain_open(const coll_allocator *memory, int first, int size, bool is_crowded);
-static void coll__domain_release(coll__domain *domain);
-static coll__thread *coll__thread_open(const coll_allocator *memory, coll__domain *domain, int rank);
+enum { COLL__MIGRATION_LOOK_MS = 100 };
 
 typedef struct coll__migration {
     struct coll__migration *next;
-    int            first;                         /* number of the new domain's first rank                    */
     int            count, users;                  /* users: ranks that have joined and not finished           */
     int           *ranks;                         /* behind this struct                                       */
     unsigned char *there, *failed;                /* places in the list that have joined; left out earlier    */
@@ -27,18 +21,9 @@ typedef struct coll__migration {
     coll__domain     *fresh;                      /* NULL, once decided: no quorum, or no memory              */
 } coll__migration;
 
-/* A later migration ends this agreement. */
-static void coll__migration_told(coll__domain *domain, coll__migration *e, const coll__migration *later)
-{
-    e->is_decided = true;
-    e->flags = later->last;
-    for (int i = 0; i < e->count; i++) coll__place_set(e->there, i, !coll__place_in(later->failed, i));
-    coll__word_wake(&domain->doorbell);
-}
-
 /* Returns the migration of these ranks that this rank has not joined yet; opens it if needed.  The caller holds the domain's
  * lock. */
-static coll__migration *coll__migration_find(coll__domain *domain, const int *ranks, int count, int me, int first,
+static coll__migration *coll__migration_find(coll__domain *domain, const int *ranks, int count, int me,
                                              const coll_survivors *own)
 {
     const size_t length = (size_t)count * sizeof *ranks, set = coll__places_length(count);
@@ -50,7 +35,6 @@ static coll__migration *coll__migration_find(coll__domain *domain, const int *ra
     }
     coll__migration *e = (coll__migration *)coll__allocate(coll__like(domain), sizeof *e + length + 2 * set);
     if (!e) return NULL;
-    e->first = first;
     e->count = count;
     e->is_agree = own->is_agree;
     e->slot = slot;
@@ -73,10 +57,14 @@ static void coll__migration_join(coll__domain *domain, coll__migration *e, int m
         e->last = own->known->last;
         for (int i = 0; i < e->count; i++) coll__place_set(e->failed, i, own->known->failed[i]);
     }
-    for (coll__migration *o = domain->migrations; o; o = o->next) {
-        if (o->count != e->count || memcmp(o->ranks, e->ranks, (size_t)e->count * sizeof *e->ranks)) continue;
-        if (o->is_agree && !o->is_decided && o->slot < e->slot) coll__migration_told(domain, o, e);
-        if (e->is_agree && e->slot < o->slot) coll__migration_told(domain, e, o);
+    for (coll__migration *o = domain->migrations; o; o = o->next) {           /* the later one ends an agreement */
+        coll__migration *const before = o->slot < e->slot ? o : e, *const later = before == o ? e : o;
+        const bool is_same = o->count == e->count && !memcmp(o->ranks, e->ranks, (size_t)e->count * sizeof *e->ranks);
+        if (!is_same || o->slot == e->slot || !before->is_agree || before->is_decided) continue;
+        before->is_decided = true;
+        before->flags = later->last;
+        for (int i = 0; i < e->count; i++) coll__place_set(before->there, i, !coll__place_in(later->failed, i));
+        coll__word_wake(&domain->doorbell);
     }
     if (e->is_decided) return;
     coll__place_set(e->there, me, true);
@@ -88,11 +76,14 @@ static void coll__migration_join(coll__domain *domain, coll__migration *e, int m
 static void coll__migration_decide(const coll__thread *thread, coll__migration *e, bool is_late)
 {
     coll__domain *domain = thread->domain;
+    const coll_failure *const why = &domain->failure;
+    const int late = why->status == COLL_ERR_TIMEOUT ? why->rank : -1;        /* it has been given up          */
     bool is_complete = true;
 
     for (int i = 0; i < e->count; i++) {
         const bool has_left = __atomic_load_n(&coll__rank_slot_of(domain, e->ranks[i])->has_left, __ATOMIC_ACQUIRE);
-        if (!coll__place_in(e->there, i) && !has_left && !coll__place_in(e->failed, i)) is_complete = false;
+        const bool may_come = !has_left && e->ranks[i] != late && !coll__place_in(e->failed, i);
+        if (!coll__place_in(e->there, i) && may_come) is_complete = false;
     }
     if (e->is_decided || (!is_complete && !is_late)) return;
     e->is_decided = true;
@@ -102,12 +93,8 @@ static void coll__migration_decide(const coll__thread *thread, coll__migration *
     }
     const int there = coll__places_in(e->there, e->count);
     if (!e->is_agree && coll__places_are_enough(e->there, e->count))
-        e->fresh = coll__domain_open(coll__like(domain), e->first, there,
-                                     there > coll__processors() || (domain->has_doorbells && domain->is_crowded));
-    for (int i = 0; e->fresh && i < there; i++) coll__domain_rank_slots(e->fresh)[i].doorbell = coll__no_doorbell;
-    if (e->fresh) e->fresh->has_doorbells = domain->has_doorbells;
+        e->fresh = coll__domain_open(coll__like(domain), 0, there, there > coll__processors());
     coll__domain_wake(thread);
-    if (domain->has_doorbells) coll__word_wake(&domain->doorbell); /* ranks that wait here sleep on the word   */
 }
 
 static coll_status coll__migration_enter(coll__migration *e, int me, coll_survivors *out, coll_failure *failure)
@@ -117,7 +104,7 @@ static coll_status coll__migration_enter(coll__migration *e, int me, coll_surviv
     if (!coll__place_in(e->there, me)) return coll__failed_given_up(failure);
     out->flags = e->flags;
     if (e->is_agree) return COLL_OK;
-    coll__thread *thread = e->fresh ? coll__thread_open(coll__like(e), e->fresh, e->first + out->rank) : NULL;
+    coll__thread *thread = e->fresh ? coll__thread_open(coll__like(e), e->fresh, out->rank) : NULL;
     if (!thread) return coll__set_failure(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
     out->context = thread;
     pthread_mutex_lock(&e->fresh->lock);
@@ -126,19 +113,18 @@ static coll_status coll__migration_enter(coll__migration *e, int me, coll_surviv
     return COLL_OK;
 }
 
-/* Agrees with the ranks of `ranks` that join in time, or migrates to a new domain with them.  Its first rank has number `first`.
- * Meanwhile serve(context) is called repeatedly: a joining process may need it first. */
-static coll_status coll__migration_run(coll__thread *thread, const int *ranks, int count, int first, int timeout_ms,
-                                       void (*serve)(void *context), void *context, coll_survivors *out, coll_failure *failure)
+/* Agrees with the ranks of `ranks` that join in time, or migrates to a new domain with them. */
+static coll_status coll__threads_shrink(void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
+                                        coll_failure *failure)
 {
+    const coll__thread *const thread = (const coll__thread *)context;
     coll__domain *domain = thread->domain;
     const int64_t deadline = coll__deadline(timeout_ms);
-    const int look_ms = serve ? COLL__MIGRATION_SERVE_MS : COLL__MIGRATION_LOOK_MS;
     int me = 0;
 
     while (ranks[me] != thread->rank) me++;
     pthread_mutex_lock(&domain->lock);
-    coll__migration *e = coll__migration_find(domain, ranks, count, me, first, out);
+    coll__migration *e = coll__migration_find(domain, ranks, count, me, out);
     if (e) coll__migration_join(domain, e, me, out);
     __atomic_add_fetch(&domain->sleepers, 1, __ATOMIC_SEQ_CST);   /* a leaving rank then rings the doorbell   */
     while (e && !e->is_decided) {
@@ -146,8 +132,7 @@ static coll_status coll__migration_run(coll__thread *thread, const int *ranks, i
         coll__migration_decide(thread, e, coll__now() >= deadline);
         const bool is_decided = e->is_decided;
         pthread_mutex_unlock(&domain->lock);
-        if (!is_decided && serve) serve(context);
-        if (!is_decided) coll__word_wait(&domain->doorbell, seen, coll__ms_until(deadline, look_ms));
+        if (!is_decided) coll__word_wait(&domain->doorbell, seen, coll__ms_until(deadline, COLL__MIGRATION_LOOK_MS));
         pthread_mutex_lock(&domain->lock);
     }
     __atomic_sub_fetch(&domain->sleepers, 1, __ATOMIC_SEQ_CST);
@@ -163,12 +148,6 @@ static coll_status coll__migration_run(coll__thread *thread, const int *ranks, i
     if (is_last && e->fresh) coll__domain_release(e->fresh);
     if (is_last) coll__give(e);
     return status;
-}
-
-static coll_status coll__threads_shrink(void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
-                                        coll_failure *failure)
-{
-    return coll__migration_run((coll__thread *)context, ranks, count, 0, timeout_ms, NULL, NULL, out, failure);
 }
 
 #endif /* COLL_THREADS_SHRINK_H */

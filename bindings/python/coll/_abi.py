@@ -119,8 +119,7 @@ COLL_SIM_STOP = 2
 COLL_SIM_CUT = 3
 COLL_SIM_LOSE = 4
 COLL_SIM_LATE = 5
-COLL_SIM_PIECES = 6
-COLL_SIM_SLOW = 7
+COLL_SIM_SLOW = 6
 
 COLL_DEFAULT = 0
 COLL_ON = 1
@@ -250,6 +249,7 @@ class coll_config(Structure):
         ('sim', POINTER(coll_sim)),
         ('tuning_file', c_char_p),
         ('background', c_int),
+        ('elastic', c_int),
         ('dump', c_char_p),
         ('tcp', coll_tcp),
         ('allocator', POINTER(coll_allocator)),
@@ -329,6 +329,11 @@ PROTOTYPES: Dict[str, Tuple[Any, list]] = {
     'coll_world_rank': (c_int, [c_void_p, c_int]),
     'coll_abort': (c_int32, [c_void_p, c_char_p]),
     'coll_shrink': (c_int32, [c_void_p, POINTER(c_void_p)]),
+    'coll_grow': (c_int32, [c_void_p, POINTER(c_void_p)]),
+    'coll_replace': (c_int32, [c_void_p, POINTER(c_void_p)]),
+    'coll_join': (c_int32, [POINTER(c_void_p), POINTER(coll_config)]),
+    'coll_waiting': (c_int, [c_void_p]),
+    'coll_former_rank': (c_int, [c_void_p, c_int]),
     'coll_agree': (c_int32, [c_void_p, POINTER(c_uint64)]),
     'coll_failed_ranks': (c_int, [c_void_p, POINTER(c_int), c_int]),
     'coll_neighbors': (c_int32, [c_void_p, POINTER(c_int), c_int, POINTER(c_int), c_int]),
@@ -436,7 +441,6 @@ PROTOTYPES: Dict[str, Tuple[Any, list]] = {
     'coll_reduce_local': (c_int32, [c_void_p, c_void_p, c_size_t, c_int32, c_int32]),
     'coll_explain': (c_int, [c_void_p, POINTER(coll_call), c_char_p, c_size_t]),
     'coll_dump': (None, [c_void_p, CFUNCTYPE(None, c_void_p, c_char_p), c_void_p]),
-    'coll_measure': (c_int32, [c_void_p]),
     'coll_link_text': (c_int, [c_void_p, c_char_p, c_size_t]),
     'coll_overflows': (c_uint64, [c_void_p]),
     'coll_traffic': (None, [c_void_p, POINTER(c_uint64), POINTER(c_uint64)]),

@@ -566,10 +566,6 @@ class Comm(Calls):
         self._graph = (len(sources), len(destinations))
         self._plans.clear()
 
-    def measure(self) -> None:
-        """Measure the wire, and choose algorithms by what was found.  Called by all ranks."""
-        self._waiting(lib.coll_measure)
-
     def abort(self, why: str = 'aborted by the program') -> None:
         """End the communicator, and all of the same init, on every rank, with AbortedError and this sentence."""
         self._end(why.encode())

@@ -25,9 +25,14 @@ LIMIT = 20                                        # seconds in which every survi
 SIZE = 3                                          # ranks; two in ending_...
 
 
+def join(name="", rank=None, size=None, timeout=60):
+    """Makes the group of all ranks, or of those that survive."""
+    dist.init_process_group("coll", init_method=os.environ["FAULTS_INIT"] + name, world_size=size or SIZE,
+                            rank=int(os.environ["RANK"]) if rank is None else rank, timeout=datetime.timedelta(seconds=timeout))
+
+
 def start(timeout=60):
-    dist.init_process_group("coll", init_method=os.environ["FAULTS_INIT"], rank=int(os.environ["RANK"]), world_size=SIZE,
-                            timeout=datetime.timedelta(seconds=timeout))
+    join(timeout=timeout)
     x = torch.ones(1)
     dist.all_reduce(x)
     assert x.item() == SIZE
@@ -62,6 +67,74 @@ def fault_killed():
     told(lambda: dist.all_reduce(torch.ones(1000)), "rank 1")
     told(lambda: dist.broadcast(torch.ones(1), 0), "rank 1")
     assert back_end().get_error() != ErrorType.SUCCESS
+
+
+def fault_killed_in_any_call():
+    """Every operation that waits for the rank, and every kind of wait."""
+    rank = start()
+    if rank == 1:
+        dist.recv(torch.ones(1), 0)               # the others have begun all of it
+        dist.recv(torch.ones(1), 2)
+        os.kill(os.getpid(), signal.SIGKILL)
+    x, parts, functional = torch.ones(3), torch.ones(3 * SIZE), torch.distributed._functional_collectives
+    works = [dist.irecv(torch.ones(1), 1)] + [call(*tensors, async_op=True) for call, *tensors in (
+        (dist.all_reduce, x.clone()), (dist.broadcast, x.clone(), 1), (dist.all_gather, list(parts.clone().chunk(SIZE)), x),
+        (dist.all_gather_single, parts.clone(), x), (dist.reduce_scatter_single, x.clone(), parts),
+        (dist.all_to_all_single, parts.clone(), parts), (dist.barrier,))]
+    whole = functional.all_reduce(x, "sum", dist.group.WORLD)
+    dist.send(torch.ones(1), 1)
+    for work in works:
+        told(work.wait, "rank 1")
+        assert work.is_completed() and not work.is_success() and "rank 1" in str(work.exception())
+    told(lambda: functional.wait_tensor(whole).sum(), "rank 1")
+    told(lambda: dist.all_gather_object([None] * SIZE, rank), "rank 1")
+    told(dist.barrier, "rank 1")
+
+
+def fault_then_another_group():
+    """The survivors destroy the group, and make another one."""
+    rank = start()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    told(lambda: dist.all_reduce(torch.ones(1)), "rank 1")
+    dist.destroy_process_group()
+    join(".again", rank // 2, SIZE - 1)
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    assert x.item() == SIZE - 1
+    dist.destroy_process_group()
+
+
+def fault_in_one_group():
+    """A group without the dead rank continues."""
+    rank = start()
+    both = dist.new_group([0, 2])
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    told(lambda: dist.all_reduce(torch.ones(1)), "rank 1")
+    x = torch.ones(1)
+    dist.all_reduce(x, group=both)
+    assert x.item() == 2
+    dist.barrier(group=both)
+
+
+def fault_left():
+    """A program that ends as usual while the others wait for it."""
+    if start() != 1:
+        told(lambda: dist.all_reduce(torch.ones(1)), "rank 1")
+
+
+class Planned(Exception):
+    """Ends the program of a rank, as an exception that nothing catches."""
+
+
+def fault_raised():
+    """The frames of the exception keep an operation that has not ended."""
+    if start() == 1:
+        work = dist.irecv(torch.ones(1), 0)
+        raise Planned(work)
+    told(lambda: dist.all_reduce(torch.ones(1)), "rank 1")
 
 
 def fault_killed_in_ddp():
@@ -169,6 +242,15 @@ def ending_plain():
     dist.destroy_process_group()
 
 
+def ending_100_times():
+    for n in range(100):
+        join(f".{n}")
+        x = torch.ones(1)
+        dist.all_reduce(x)
+        assert x.item() == SIZE
+        dist.destroy_process_group()
+
+
 def ending_without_destroy():
     start()
 
@@ -229,7 +311,8 @@ def ending_in_a_destructor():
 
 
 kept = []                                         # until the interpreter ends
-KILLED = {"fault_killed": {1}, "fault_without_the_dead_rank": {0}, "fault_killed_in_ddp": {1}, "fault_in_a_future": {1}}
+KILLED = {"fault_killed": {1}, "fault_killed_in_any_call": {1}, "fault_then_another_group": {1}, "fault_in_one_group": {1},
+          "fault_without_the_dead_rank": {0}, "fault_killed_in_ddp": {1}, "fault_in_a_future": {1}}
 BAD = ("terminate called", "Fatal Python error", "Segmentation fault", "core dumped", "Traceback")
 
 
@@ -246,6 +329,8 @@ def run(name, folder):
             os.environ.update(RANK=str(rank), FAULTS_INIT=f"file://{folder}/{name}.store")
             try:
                 globals()[name]()
+            except Planned:
+                raise
             except BaseException:
                 traceback.print_exc()
                 sys.stderr.flush()
@@ -272,6 +357,9 @@ def run(name, folder):
 def report(name, folder, status):
     wanted = {rank: -signal.SIGKILL if rank in KILLED.get(name, ()) else 0 for rank in range(SIZE)}
     said = {rank: open(f"{folder}/{name}.{rank}").read() for rank in range(SIZE)}
+    if name == "fault_raised":
+        wanted[1] = 1
+        said[1] = said[1].replace("Traceback", "")
     if status == wanted and not any(word in text for word in BAD for text in said.values()):
         print(f"ok - {name}", flush=True)
         return

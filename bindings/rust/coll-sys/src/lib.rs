@@ -137,10 +137,8 @@ pub const COLL_SIM_CUT: coll_sim_fault_kind = 3;
 pub const COLL_SIM_LOSE: coll_sim_fault_kind = 4;
 /// it arrives `amount` seconds late
 pub const COLL_SIM_LATE: coll_sim_fault_kind = 5;
-/// it arrives byte by byte
-pub const COLL_SIM_PIECES: coll_sim_fault_kind = 6;
 /// from `time` on, the network of the rank's host has `amount` of its rate; 0.5: half
-pub const COLL_SIM_SLOW: coll_sim_fault_kind = 7;
+pub const COLL_SIM_SLOW: coll_sim_fault_kind = 6;
 
 pub const COLL_DEFAULT: c_int = 0;
 pub const COLL_ON: c_int = 1;
@@ -313,6 +311,8 @@ pub struct coll_config {
     pub tuning_file: *const c_char,
     /// COLL_ON: a thread of the library progresses operations while the program computes (see Waiting); default: COLL_BACKGROUND, or COLL_ON unless liveness_timeout_ms is -1
     pub background: c_int,
+    /// how many processes may wait to join (coll_grow), at most 256; default: COLL_ELASTIC, or none
+    pub elastic: c_int,
     /// a directory to which this rank writes its last operations if the communicator fails (coll-RANK.json); default: COLL_DUMP, or none
     pub dump: *const c_char,
     /// options of transport tcp
@@ -448,6 +448,16 @@ extern "C" {
     pub fn coll_abort(comm: *mut coll_comm, why: *const c_char) -> coll_status;
     /// Make a communicator of the ranks that are left after a failure, in the order of `comm`
     pub fn coll_shrink(comm: *mut coll_comm, out: *mut *mut coll_comm) -> coll_status;
+    /// Take the processes that wait into a new communicator, behind the ranks of `comm`, which keep their order
+    pub fn coll_grow(comm: *mut coll_comm, out: *mut *mut coll_comm) -> coll_status;
+    /// coll_shrink, and processes that wait take the places of the failed ranks, of rank 0 too
+    pub fn coll_replace(comm: *mut coll_comm, out: *mut *mut coll_comm) -> coll_status;
+    /// Join a job, and wait until it takes this process, at most for start_timeout_ms
+    pub fn coll_join(out: *mut *mut coll_comm, config: *const coll_config) -> coll_status;
+    /// Return how many processes wait, at rank 0; 0 at other ranks
+    pub fn coll_waiting(comm: *const coll_comm) -> c_int;
+    /// Return the rank that a rank of `comm`, a communicator of coll_shrink, coll_grow or coll_replace, had in the one before
+    pub fn coll_former_rank(comm: *const coll_comm, rank: c_int) -> c_int;
     /// Agree on the bitwise AND of the flags of all ranks that have not failed, and on which ones have failed: *flags and, until the next call, coll_failed_ranks are the same on all ranks that get COLL_OK
     pub fn coll_agree(comm: *mut coll_comm, flags: *mut u64) -> coll_status;
     /// Return how many ranks of `comm` are known to have failed, and write the first `capacity` of them
@@ -788,8 +798,6 @@ extern "C" {
         comm: *mut coll_comm, line: Option<unsafe extern "C" fn(context: *mut c_void, text: *const c_char)>,
         context: *mut c_void,
     );
-    /// Measure the link between rank 0 and some of the others, the rate of sums, and a barrier of the transport
-    pub fn coll_measure(comm: *mut coll_comm) -> coll_status;
     /// Write the numbers of the cost model in the form of a tuning file: "latency=12us overhead=4us gbit=16 reduce=10GB/s"
     pub fn coll_link_text(comm: *const coll_comm, text: *mut c_char, length: usize) -> c_int;
     /// Return how many calls with COLL_DETECT_OVERFLOW have produced an infinity or a NaN on this rank

@@ -65,6 +65,19 @@ static uint64_t coll__record_first(const coll__recorder *recorder)
     return recorder->count >= COLL__RECORDS ? recorder->count - COLL__RECORDS + 1 : 1;
 }
 
+/* Has this rank made another call of the number of `theirs`, in which a rank waits?  The thread is inside. */
+static bool coll__recorded_disagrees(coll_failure *failure, const coll__session *session, const unsigned char *theirs, int rank)
+{
+    for (const coll_comm *comm = session ? session->comms : NULL; comm; comm = comm->next) {
+        const coll__recorder *recorder = (const coll__recorder *)comm->recorder;
+        const bool is_theirs = recorder && !comm->extension && coll__rank_here(comm, rank) != COLL_RANK_NONE;
+        for (int i = 0; is_theirs && i < COLL__RECORDS; i++)
+            if (coll__heads_disagree(recorder->ring[i].head, theirs))
+                return coll__failed_mismatch(failure, theirs, rank, recorder->ring[i].head, session->rank) < 0;
+    }
+    return false;
+}
+
 /* ---- >>text ---- */
 
 static void coll__dump_text(const coll_comm *comm, coll__dump_fn *write, void *context)
@@ -189,6 +202,7 @@ static void *coll__recorder_new(const coll__session *session) { (void)session; r
 static void coll__record_begin(coll_request *r) { (void)r; }
 static void coll__record_end(const coll_request *r, coll_status status) { (void)r, (void)status; }
 static void coll__dump_failure(const coll__session *session) { (void)session; }
+#define coll__recorded_disagrees(failure, session, theirs, rank) ((void)(failure), (void)(session), false)
 
 static void coll__dump_text(const coll_comm *comm, coll__dump_fn *write, void *context)
 {
