@@ -52,9 +52,9 @@ __attribute__((weak)) const char *__asan_default_options(void)
 
 #if defined(__SANITIZE_THREAD__)
 /* OpenSSL is not compiled for ThreadSanitizer, which sees the memory that it copies and compares, but not its atomic operations:
- * the hash table of OpenSSL 3.5, which readers do not lock, would be reported. */
+ * the hash table of OpenSSL 3.5, which readers do not lock, would be reported.  Called before ThreadSanitizer is ready. */
 const char *__tsan_default_suppressions(void);
-__attribute__((weak)) const char *__tsan_default_suppressions(void)
+__attribute__((weak, no_sanitize("thread"))) const char *__tsan_default_suppressions(void)
 {
     return "called_from_lib:libcrypto.so\ncalled_from_lib:libssl.so\n";
 }
