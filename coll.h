@@ -653,15 +653,12 @@
  * GLOSSARY
  *     algorithm       the messages of a collective: which rank sends which blocks to which rank in which round
  *     block           the elements of one rank, or for one rank, in a buffer
- *     bootstrap       how ranks find each other when coll_init is called
  *     collective      a call that all ranks of a communicator make together
  *     communicator    ranks that make collectives together, in an order of their own
  *     engine          the part of the library that carries out calls by messages, round by round
- *     fold            to combine elements of several ranks by the operation of a call
  *     heartbeat       a message that says only that a process is alive
  *     hierarchical    composed of collectives within hosts (intra) and between hosts (inter)
  *     lane            one of several connections between two ranks
- *     offload         to hand a whole call to the transport, which has its own method for it
  *     order           calls that run one after the other; a communicator and each prepared call have one
  *     prepared call   a call that is checked and planned once, and started many times
  *     progress        carrying on pending operations; the progress thread does so while the program computes

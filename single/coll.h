@@ -659,15 +659,12 @@
  * GLOSSARY
  *     algorithm       the messages of a collective: which rank sends which blocks to which rank in which round
  *     block           the elements of one rank, or for one rank, in a buffer
- *     bootstrap       how ranks find each other when coll_init is called
  *     collective      a call that all ranks of a communicator make together
  *     communicator    ranks that make collectives together, in an order of their own
  *     engine          the part of the library that carries out calls by messages, round by round
- *     fold            to combine elements of several ranks by the operation of a call
  *     heartbeat       a message that says only that a process is alive
  *     hierarchical    composed of collectives within hosts (intra) and between hosts (inter)
  *     lane            one of several connections between two ranks
- *     offload         to hand a whole call to the transport, which has its own method for it
  *     order           calls that run one after the other; a communicator and each prepared call have one
  *     prepared call   a call that is checked and planned once, and started many times
  *     progress        carrying on pending operations; the progress thread does so while the program computes
@@ -23428,8 +23425,8 @@ typedef struct coll__shm_op {
 /* Peers that a rank waits for: all; the root, except on the root; all on the root and none elsewhere; ranks up to its own. */
 typedef enum coll__peer_set { COLL__ALL_PEERS, COLL__THE_ROOT, COLL__ON_ROOT, COLL__LOWER } coll__peer_set;
 
-/* Length of an eager input: 0; `count` elements; `count` elements for each rank. */
-typedef enum coll__eager { COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH } coll__eager;
+/* Length of an eager input: 0; `count` elements; `count` for each rank; the own one of recv_counts; all of them. */
+typedef enum coll__eager { COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH, COLL__EAGER_OWN, COLL__EAGER_LIST } coll__eager;
 
 /* Between processes: what a rank exposes if its buffers cannot be read in place: nothing; its input; its input and its share of
  * the result; its input and its share of the results of all ranks.  Others pull shares. */
@@ -23746,8 +23743,19 @@ static inline void coll__read_all(const coll__shm_op *t)
     for (int i = 0; i < t->m->count; i++) coll__read_block(t, i, i);
 }
 
-/* scatter: every rank fetches its own block from the root. */
-static void coll__read_scatter(const coll__shm_op *t) { coll__read_block(t, t->call->root, 0); }
+static inline void coll__read_list(const coll__shm_op *t)
+{
+    for (int i = 0; i < t->m->count; i++)
+        if (t->call->recv_counts[i])
+            coll__copy_eager((unsigned char *)t->call->recv + t->call->recv_offsets[i] * t->unit, coll__eager_at(&t->eager, i),
+                             t->call->recv_counts[i] * t->unit);
+}
+
+/* broadcast, scatter: every rank fetches the vector, or its own block, from the root, whose vector is in place. */
+static inline void coll__read_root(const coll__shm_op *t)
+{
+    if (t->m->rank != t->call->root || t->form->eager == COLL__EAGER_EACH) coll__read_block(t, t->call->root, 0);
+}
 
 COLL__FOR_SIZE
 
@@ -23917,6 +23925,24 @@ static coll_status coll__combine_for(const coll__shm_op *t, int first, int n, si
     return status;
 }
 
+/* Returns whether the blocks have different lengths. */
+static inline bool coll__is_uneven(const coll__shm_op *t) { return COLL__HAS_COUNTS && t->call->kind == COLL_REDUCE_SCATTERV; }
+
+/* Elements in the block of a rank. */
+static inline size_t coll__block_of(const coll__shm_op *t, int rank)
+{
+    return coll__is_uneven(t) ? t->call->recv_counts[rank] : t->call->count;
+}
+
+/* Elements before that. */
+static size_t coll__elements_before(const coll__shm_op *t, int rank)
+{
+    size_t before = coll__is_uneven(t) ? 0 : (size_t)rank * t->call->count;
+
+    for (int i = 0; coll__is_uneven(t) && i < rank; i++) before += t->call->recv_counts[i];
+    return before;
+}
+
 /* Eager: the sources of the elements from `from` on, in the slots of ranks 0..last. */
 static inline const coll__source *coll__read_inputs(const coll__shm_op *t, int last, size_t from)
 {
@@ -23930,13 +23956,13 @@ static inline const coll__source *coll__read_inputs(const coll__shm_op *t, int l
 /* The result, or this rank's block of it. */
 static inline __attribute__((always_inline)) void coll__read_sum(const coll__shm_op *t)
 {
-    const size_t from = t->form->eager == COLL__EAGER_EACH ? (size_t)t->m->rank * t->call->count : 0;
+    const size_t from = t->form->eager == COLL__EAGER_ONE ? 0 : coll__elements_before(t, t->m->rank);
     const coll__source *const sources = coll__read_inputs(t, t->m->count - 1, from);
     void *const result = t->call->recv;
 
     coll__combine(t->task->codec, &(coll__sum){ .sources = sources, .n = t->m->count, .results = &result,
-                                                .m = 1, .format = COLL__AS_USER, .count = t->call->count, .index = from,
-                                                .scratch = t->m->thread->scratch });
+                                                .m = 1, .format = COLL__AS_USER, .count = coll__block_of(t, t->m->rank),
+                                                .index = from, .scratch = t->m->thread->scratch });
 }
 
 /* Returns whether each rank may compute its own block of a reduce_scatter: not if that overwrites an input that others still
@@ -23989,11 +24015,6 @@ static void coll__end_allreduce(const coll__shm_op *t)
     if (t->call->flags & COLL_DETECT_OVERFLOW) t->task->is_finite = overflows ? -1 : 1;
 }
 
-static inline void coll__read_broadcast(const coll__shm_op *t)
-{
-    if (t->m->rank != t->call->root) coll__read_block(t, t->call->root, 0);
-}
-
 COLL__FOR_SIZE
 
 /* Each rank copies a share of the root's input to all.  Between processes each copies all of it. */
@@ -24014,24 +24035,6 @@ static coll_status coll__share_broadcast(const coll__shm_op *t)
 }
 
 /* ---- >>reduce_scatter: blocks of equal or different lengths ---- */
-
-/* Returns whether the blocks have different lengths. */
-static inline bool coll__is_uneven(const coll__shm_op *t) { return COLL__HAS_COUNTS && t->call->kind == COLL_REDUCE_SCATTERV; }
-
-/* Elements in the block of a rank. */
-static inline size_t coll__block_of(const coll__shm_op *t, int rank)
-{
-    return coll__is_uneven(t) ? t->call->recv_counts[rank] : t->call->count;
-}
-
-/* Elements before that. */
-static size_t coll__elements_before(const coll__shm_op *t, int rank)
-{
-    size_t before = 0;
-
-    for (int i = 0; i < rank; i++) before += coll__block_of(t, i);
-    return before;
-}
 
 /* If a result would overwrite what others still read, it is computed in other memory and moved at the end.  In its own block it
  * is safe, because only the rank that combines an element reads it; but it overwrites what another method would need.  Within a
@@ -24058,20 +24061,14 @@ static void coll__end_reduce_scatter(const coll__shm_op *t)
     coll__move_bytes(t, t->call->recv, coll__output_of(t, me, 0), coll__block_of(t, me) * t->unit);
 }
 
-/* Checks that all ranks have the same counts.  Each compares with all, because it may write into the memory of all. */
+/* Within a process, where a rank may write into the memory of all: checks that all have the same counts. */
 static coll_status coll__check_counts(const coll__shm_op *t)
 {
     const size_t *const ours = t->call->recv_counts;
     const int count = t->m->count, me = t->m->ranks[t->m->rank];
 
-    for (int i = 0; i < count && coll__is_uneven(t); i++) {
-        const size_t *theirs = coll__view_of(t, i)->recv.counts;
-        if (coll__is_apart(t->m) && i != t->m->rank) {
-            size_t *const copy = (size_t *)t->m->thread->fetched;
-            const coll_status status = coll__shm_access_read(t->m, i, copy, theirs, (size_t)count * sizeof *copy);
-            if (status != COLL_OK) return status;
-            theirs = copy;
-        }
+    for (int i = 0; i < count && coll__is_uneven(t) && !coll__is_apart(t->m); i++) {
+        const size_t *const theirs = coll__view_of(t, i)->recv.counts;
         if (theirs == ours || !memcmp(theirs, ours, (size_t)count * sizeof *ours)) continue;
         int k = 0;
         while (theirs[k] == ours[k]) k++;
@@ -24099,7 +24096,6 @@ static coll_status coll__share_reduce_scatter(const coll__shm_op *t)
     coll_status status = coll__check_counts(t);
     size_t at, count, first = 0;
 
-    if (status != COLL_OK) return status;
     if (coll__is_apart(t->m) || (!is_uneven && coll__may_make_own(t)))
         return coll__combine_for(t, me, 1, 0, coll__elements_before(t, me), coll__block_of(t, me));
     coll__share_for(t, t->m->rank, is_uneven ? coll__elements_before(t, t->m->count) : t->call->count, &at, &count);
@@ -24273,7 +24269,7 @@ static const coll__form coll__forms[] = {
     [COLL_BARRIER] = { .eager = COLL__EAGER_EMPTY, .eager_from = COLL__ALL_PEERS, .read = coll__read_nothing },
 #if COLL__HAS_BROADCAST
     [COLL_BROADCAST] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__THE_ROOT,
-                         .read = coll__read_broadcast, .share = coll__share_broadcast },
+                         .read = coll__read_root, .share = coll__share_broadcast },
 #endif
 #if COLL__HAS_REDUCE
     [COLL_REDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT,
@@ -24289,7 +24285,8 @@ static const coll__form coll__forms[] = {
                               .read = coll__read_sum, .share = coll__share_reduce_scatter, .probe = coll__probe_parts,
                               .begin = coll__begin_reduce_scatter, .end = coll__end_reduce_scatter },
 #if COLL__HAS_COUNTS
-    [COLL_REDUCE_SCATTERV] = { .share = coll__share_reduce_scatter, .probe = coll__probe_parts,
+    [COLL_REDUCE_SCATTERV] = { .eager = COLL__EAGER_LIST, .eager_from = COLL__ALL_PEERS,
+                               .read = coll__read_sum, .share = coll__share_reduce_scatter, .probe = coll__probe_parts,
                                .begin = coll__begin_reduce_scatter, .end = coll__end_reduce_scatter },
 #endif
 #endif
@@ -24308,12 +24305,13 @@ static const coll__form coll__forms[] = {
 #endif
 #if COLL__HAS_SCATTER
     [COLL_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__THE_ROOT, .with_root = true,
-                       .read = coll__read_scatter, .share = coll__share_scatter },
+                       .read = coll__read_root, .share = coll__share_scatter },
     [COLL_SCATTERV] = { .with_root = true, .share = coll__share_scatter },
 #endif
     [COLL_ALLGATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ALL_PEERS,
                          .read = coll__read_all, .share = coll__share_fetch },
-    [COLL_ALLGATHERV] = { .share = coll__share_fetch },
+    [COLL_ALLGATHERV] = { .eager = COLL__EAGER_OWN, .eager_from = COLL__ALL_PEERS, .read = coll__read_list,
+                          .share = coll__share_fetch },
 #if COLL__HAS_ALLTOALL
     [COLL_ALLTOALL] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__ALL_PEERS,
                         .read = coll__read_all, .share = coll__share_fetch, .probe = coll__probe_blocks,
@@ -24445,14 +24443,16 @@ static inline uint64_t coll__phase(uint64_t op_number, uint64_t state)
     return op_number * COLL__PHASES + state - COLL__SHM_OP_POSTED;
 }
 
-enum { COLL__NEVER_EAGER = 1 << 30 };             /* bytes: longer than any buffer for it                     */
-
-/* Bytes of an eager input.  Same on every rank for the same call. */
-static inline size_t coll__eager_bytes(const coll__member *m, const coll__form *form, size_t count, size_t unit)
+/* Bytes of the longest eager input.  Same on every rank for the same call. */
+static inline size_t coll__eager_bytes(const coll__member *m, const coll__form *form, const coll_call *call, size_t unit)
 {
-    if (!form->read) return COLL__NEVER_EAGER;
-    if (form->eager == COLL__EAGER_EMPTY) return 0;
-    return form->eager == COLL__EAGER_EACH ? count * unit * (size_t)m->count : count * unit;
+    size_t most = 0, sum = 0;
+
+    if (!form->read) return SIZE_MAX;             /* never eager                                              */
+    if (form->eager <= COLL__EAGER_ONE) return form->eager == COLL__EAGER_EMPTY ? 0 : call->count * unit;
+    if (form->eager == COLL__EAGER_EACH) return call->count * unit * (size_t)m->count;
+    for (int i = 0; i < m->count; i++) most = coll__most(most, call->recv_counts[i]), sum += call->recv_counts[i];
+    return unit * (form->eager == COLL__EAGER_OWN ? most : sum);
 }
 
 /* Returns whether an operation is direct: its eager input has no room, or sums of its elements need extra memory. */
@@ -24665,6 +24665,7 @@ static inline __attribute__((always_inline)) bool coll__shm_op_post(coll__member
     unsigned char *const own = (unsigned char *)(uintptr_t)coll__eager_at(eager, m->rank);
 
     if (length > COLL__EAGER_SHORT) m->last_bounce = op_number;
+    if (form->eager == COLL__EAGER_OWN) length = call->recv_counts[m->rank] * task->codec->type_size;
     if (has_input) coll__copy_eager(own, (const unsigned char *)(is_broadcast ? call->recv : call->send), length);
     return coll__shm_op_publish(m, task, &m->own->slots[coll__slot_number(m, op_number)], op_number);
 }
@@ -24869,7 +24870,7 @@ static inline __attribute__((always_inline)) coll_status coll__shm_op_take(coll_
                                                                            coll_failure *failure)
 {
     const bool is_new = task->state[0] == COLL__SHM_OP_NEW;
-    const size_t length = coll__eager_bytes(m, form, task->call->count, task->codec->type_size);
+    const size_t length = coll__eager_bytes(m, form, task->call, task->codec->type_size);
     const bool is_direct = coll__is_direct(m, form, task->call, task->codec->type_size, length);
     coll_status status;
 
@@ -25022,7 +25023,7 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
 
     if (!t.form) return;
     const bool is_new = task->state[0] == COLL__SHM_OP_NEW, is_done = task->state[0] > COLL__SHM_OP_POSTED;
-    const size_t length = coll__eager_bytes(m, t.form, task->call->count, t.unit);
+    const size_t length = coll__eager_bytes(m, t.form, task->call, t.unit);
     const bool is_direct = coll__is_direct(m, t.form, task->call, t.unit, length);
     const uint64_t op_number = is_new ? coll__shm_op_before(m, length > COLL__EAGER_SHORT) : task->state[1];
     const coll__peer_set peer_set = is_new ? COLL__ALL_PEERS : !is_direct ? t.form->eager_from
@@ -35085,7 +35086,7 @@ static int coll__hybrid_can_offload(const void *context, const coll_call *call, 
         return 0;
     }
     const coll__member *all = &side->all;
-    if (all->is_eager_only && coll__is_direct(all, form, call, unit, coll__eager_bytes(all, form, call->count, unit))) {
+    if (all->is_eager_only && coll__is_direct(all, form, call, unit, coll__eager_bytes(all, form, call, unit))) {
         coll__print(why, room, "one process may not read the memory of another (ptrace), and this is longer than %zu bytes",
                     coll__most(COLL__EAGER_SHORT, coll__bounce_most(all, form)));
         return 0;

@@ -160,7 +160,7 @@ static int coll__hybrid_can_offload(const void *context, const coll_call *call, 
         return 0;
     }
     const coll__member *all = &side->all;
-    if (all->is_eager_only && coll__is_direct(all, form, call, unit, coll__eager_bytes(all, form, call->count, unit))) {
+    if (all->is_eager_only && coll__is_direct(all, form, call, unit, coll__eager_bytes(all, form, call, unit))) {
         coll__print(why, room, "one process may not read the memory of another (ptrace), and this is longer than %zu bytes",
                     coll__most(COLL__EAGER_SHORT, coll__bounce_most(all, form)));
         return 0;

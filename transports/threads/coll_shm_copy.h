@@ -31,8 +31,8 @@ typedef struct coll__shm_op {
 /* Peers that a rank waits for: all; the root, except on the root; all on the root and none elsewhere; ranks up to its own. */
 typedef enum coll__peer_set { COLL__ALL_PEERS, COLL__THE_ROOT, COLL__ON_ROOT, COLL__LOWER } coll__peer_set;
 
-/* Length of an eager input: 0; `count` elements; `count` elements for each rank. */
-typedef enum coll__eager { COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH } coll__eager;
+/* Length of an eager input: 0; `count` elements; `count` for each rank; the own one of recv_counts; all of them. */
+typedef enum coll__eager { COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH, COLL__EAGER_OWN, COLL__EAGER_LIST } coll__eager;
 
 /* Between processes: what a rank exposes if its buffers cannot be read in place: nothing; its input; its input and its share of
  * the result; its input and its share of the results of all ranks.  Others pull shares. */
@@ -349,8 +349,19 @@ static inline void coll__read_all(const coll__shm_op *t)
     for (int i = 0; i < t->m->count; i++) coll__read_block(t, i, i);
 }
 
-/* scatter: every rank fetches its own block from the root. */
-static void coll__read_scatter(const coll__shm_op *t) { coll__read_block(t, t->call->root, 0); }
+static inline void coll__read_list(const coll__shm_op *t)
+{
+    for (int i = 0; i < t->m->count; i++)
+        if (t->call->recv_counts[i])
+            coll__copy_eager((unsigned char *)t->call->recv + t->call->recv_offsets[i] * t->unit, coll__eager_at(&t->eager, i),
+                             t->call->recv_counts[i] * t->unit);
+}
+
+/* broadcast, scatter: every rank fetches the vector, or its own block, from the root, whose vector is in place. */
+static inline void coll__read_root(const coll__shm_op *t)
+{
+    if (t->m->rank != t->call->root || t->form->eager == COLL__EAGER_EACH) coll__read_block(t, t->call->root, 0);
+}
 
 COLL__FOR_SIZE
 

@@ -8,7 +8,7 @@ static const coll__form coll__forms[] = {
     [COLL_BARRIER] = { .eager = COLL__EAGER_EMPTY, .eager_from = COLL__ALL_PEERS, .read = coll__read_nothing },
 #if COLL__HAS_BROADCAST
     [COLL_BROADCAST] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__THE_ROOT,
-                         .read = coll__read_broadcast, .share = coll__share_broadcast },
+                         .read = coll__read_root, .share = coll__share_broadcast },
 #endif
 #if COLL__HAS_REDUCE
     [COLL_REDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT,
@@ -24,7 +24,8 @@ static const coll__form coll__forms[] = {
                               .read = coll__read_sum, .share = coll__share_reduce_scatter, .probe = coll__probe_parts,
                               .begin = coll__begin_reduce_scatter, .end = coll__end_reduce_scatter },
 #if COLL__HAS_COUNTS
-    [COLL_REDUCE_SCATTERV] = { .share = coll__share_reduce_scatter, .probe = coll__probe_parts,
+    [COLL_REDUCE_SCATTERV] = { .eager = COLL__EAGER_LIST, .eager_from = COLL__ALL_PEERS,
+                               .read = coll__read_sum, .share = coll__share_reduce_scatter, .probe = coll__probe_parts,
                                .begin = coll__begin_reduce_scatter, .end = coll__end_reduce_scatter },
 #endif
 #endif
@@ -43,12 +44,13 @@ static const coll__form coll__forms[] = {
 #endif
 #if COLL__HAS_SCATTER
     [COLL_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__THE_ROOT, .with_root = true,
-                       .read = coll__read_scatter, .share = coll__share_scatter },
+                       .read = coll__read_root, .share = coll__share_scatter },
     [COLL_SCATTERV] = { .with_root = true, .share = coll__share_scatter },
 #endif
     [COLL_ALLGATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ALL_PEERS,
                          .read = coll__read_all, .share = coll__share_fetch },
-    [COLL_ALLGATHERV] = { .share = coll__share_fetch },
+    [COLL_ALLGATHERV] = { .eager = COLL__EAGER_OWN, .eager_from = COLL__ALL_PEERS, .read = coll__read_list,
+                          .share = coll__share_fetch },
 #if COLL__HAS_ALLTOALL
     [COLL_ALLTOALL] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__ALL_PEERS,
                         .read = coll__read_all, .share = coll__share_fetch, .probe = coll__probe_blocks,

@@ -23,14 +23,16 @@ static inline uint64_t coll__phase(uint64_t op_number, uint64_t state)
     return op_number * COLL__PHASES + state - COLL__SHM_OP_POSTED;
 }
 
-enum { COLL__NEVER_EAGER = 1 << 30 };             /* bytes: longer than any buffer for it                     */
-
-/* Bytes of an eager input.  Same on every rank for the same call. */
-static inline size_t coll__eager_bytes(const coll__member *m, const coll__form *form, size_t count, size_t unit)
+/* Bytes of the longest eager input.  Same on every rank for the same call. */
+static inline size_t coll__eager_bytes(const coll__member *m, const coll__form *form, const coll_call *call, size_t unit)
 {
-    if (!form->read) return COLL__NEVER_EAGER;
-    if (form->eager == COLL__EAGER_EMPTY) return 0;
-    return form->eager == COLL__EAGER_EACH ? count * unit * (size_t)m->count : count * unit;
+    size_t most = 0, sum = 0;
+
+    if (!form->read) return SIZE_MAX;             /* never eager                                              */
+    if (form->eager <= COLL__EAGER_ONE) return form->eager == COLL__EAGER_EMPTY ? 0 : call->count * unit;
+    if (form->eager == COLL__EAGER_EACH) return call->count * unit * (size_t)m->count;
+    for (int i = 0; i < m->count; i++) most = coll__most(most, call->recv_counts[i]), sum += call->recv_counts[i];
+    return unit * (form->eager == COLL__EAGER_OWN ? most : sum);
 }
 
 /* Returns whether an operation is direct: its eager input has no room, or sums of its elements need extra memory. */
@@ -243,6 +245,7 @@ static inline __attribute__((always_inline)) bool coll__shm_op_post(coll__member
     unsigned char *const own = (unsigned char *)(uintptr_t)coll__eager_at(eager, m->rank);
 
     if (length > COLL__EAGER_SHORT) m->last_bounce = op_number;
+    if (form->eager == COLL__EAGER_OWN) length = call->recv_counts[m->rank] * task->codec->type_size;
     if (has_input) coll__copy_eager(own, (const unsigned char *)(is_broadcast ? call->recv : call->send), length);
     return coll__shm_op_publish(m, task, &m->own->slots[coll__slot_number(m, op_number)], op_number);
 }
@@ -447,7 +450,7 @@ static inline __attribute__((always_inline)) coll_status coll__shm_op_take(coll_
                                                                            coll_failure *failure)
 {
     const bool is_new = task->state[0] == COLL__SHM_OP_NEW;
-    const size_t length = coll__eager_bytes(m, form, task->call->count, task->codec->type_size);
+    const size_t length = coll__eager_bytes(m, form, task->call, task->codec->type_size);
     const bool is_direct = coll__is_direct(m, form, task->call, task->codec->type_size, length);
     coll_status status;
 
@@ -600,7 +603,7 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
 
     if (!t.form) return;
     const bool is_new = task->state[0] == COLL__SHM_OP_NEW, is_done = task->state[0] > COLL__SHM_OP_POSTED;
-    const size_t length = coll__eager_bytes(m, t.form, task->call->count, t.unit);
+    const size_t length = coll__eager_bytes(m, t.form, task->call, t.unit);
     const bool is_direct = coll__is_direct(m, t.form, task->call, t.unit, length);
     const uint64_t op_number = is_new ? coll__shm_op_before(m, length > COLL__EAGER_SHORT) : task->state[1];
     const coll__peer_set peer_set = is_new ? COLL__ALL_PEERS : !is_direct ? t.form->eager_from

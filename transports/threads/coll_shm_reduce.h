@@ -119,6 +119,24 @@ static coll_status coll__combine_for(const coll__shm_op *t, int first, int n, si
     return status;
 }
 
+/* Returns whether the blocks have different lengths. */
+static inline bool coll__is_uneven(const coll__shm_op *t) { return COLL__HAS_COUNTS && t->call->kind == COLL_REDUCE_SCATTERV; }
+
+/* Elements in the block of a rank. */
+static inline size_t coll__block_of(const coll__shm_op *t, int rank)
+{
+    return coll__is_uneven(t) ? t->call->recv_counts[rank] : t->call->count;
+}
+
+/* Elements before that. */
+static size_t coll__elements_before(const coll__shm_op *t, int rank)
+{
+    size_t before = coll__is_uneven(t) ? 0 : (size_t)rank * t->call->count;
+
+    for (int i = 0; coll__is_uneven(t) && i < rank; i++) before += t->call->recv_counts[i];
+    return before;
+}
+
 /* Eager: the sources of the elements from `from` on, in the slots of ranks 0..last. */
 static inline const coll__source *coll__read_inputs(const coll__shm_op *t, int last, size_t from)
 {
@@ -132,13 +150,13 @@ static inline const coll__source *coll__read_inputs(const coll__shm_op *t, int l
 /* The result, or this rank's block of it. */
 static inline __attribute__((always_inline)) void coll__read_sum(const coll__shm_op *t)
 {
-    const size_t from = t->form->eager == COLL__EAGER_EACH ? (size_t)t->m->rank * t->call->count : 0;
+    const size_t from = t->form->eager == COLL__EAGER_ONE ? 0 : coll__elements_before(t, t->m->rank);
     const coll__source *const sources = coll__read_inputs(t, t->m->count - 1, from);
     void *const result = t->call->recv;
 
     coll__combine(t->task->codec, &(coll__sum){ .sources = sources, .n = t->m->count, .results = &result,
-                                                .m = 1, .format = COLL__AS_USER, .count = t->call->count, .index = from,
-                                                .scratch = t->m->thread->scratch });
+                                                .m = 1, .format = COLL__AS_USER, .count = coll__block_of(t, t->m->rank),
+                                                .index = from, .scratch = t->m->thread->scratch });
 }
 
 /* Returns whether each rank may compute its own block of a reduce_scatter: not if that overwrites an input that others still
@@ -191,11 +209,6 @@ static void coll__end_allreduce(const coll__shm_op *t)
     if (t->call->flags & COLL_DETECT_OVERFLOW) t->task->is_finite = overflows ? -1 : 1;
 }
 
-static inline void coll__read_broadcast(const coll__shm_op *t)
-{
-    if (t->m->rank != t->call->root) coll__read_block(t, t->call->root, 0);
-}
-
 COLL__FOR_SIZE
 
 /* Each rank copies a share of the root's input to all.  Between processes each copies all of it. */
@@ -216,24 +229,6 @@ static coll_status coll__share_broadcast(const coll__shm_op *t)
 }
 
 /* ---- >>reduce_scatter: blocks of equal or different lengths ---- */
-
-/* Returns whether the blocks have different lengths. */
-static inline bool coll__is_uneven(const coll__shm_op *t) { return COLL__HAS_COUNTS && t->call->kind == COLL_REDUCE_SCATTERV; }
-
-/* Elements in the block of a rank. */
-static inline size_t coll__block_of(const coll__shm_op *t, int rank)
-{
-    return coll__is_uneven(t) ? t->call->recv_counts[rank] : t->call->count;
-}
-
-/* Elements before that. */
-static size_t coll__elements_before(const coll__shm_op *t, int rank)
-{
-    size_t before = 0;
-
-    for (int i = 0; i < rank; i++) before += coll__block_of(t, i);
-    return before;
-}
 
 /* If a result would overwrite what others still read, it is computed in other memory and moved at the end.  In its own block it
  * is safe, because only the rank that combines an element reads it; but it overwrites what another method would need.  Within a
@@ -260,20 +255,14 @@ static void coll__end_reduce_scatter(const coll__shm_op *t)
     coll__move_bytes(t, t->call->recv, coll__output_of(t, me, 0), coll__block_of(t, me) * t->unit);
 }
 
-/* Checks that all ranks have the same counts.  Each compares with all, because it may write into the memory of all. */
+/* Within a process, where a rank may write into the memory of all: checks that all have the same counts. */
 static coll_status coll__check_counts(const coll__shm_op *t)
 {
     const size_t *const ours = t->call->recv_counts;
     const int count = t->m->count, me = t->m->ranks[t->m->rank];
 
-    for (int i = 0; i < count && coll__is_uneven(t); i++) {
-        const size_t *theirs = coll__view_of(t, i)->recv.counts;
-        if (coll__is_apart(t->m) && i != t->m->rank) {
-            size_t *const copy = (size_t *)t->m->thread->fetched;
-            const coll_status status = coll__shm_access_read(t->m, i, copy, theirs, (size_t)count * sizeof *copy);
-            if (status != COLL_OK) return status;
-            theirs = copy;
-        }
+    for (int i = 0; i < count && coll__is_uneven(t) && !coll__is_apart(t->m); i++) {
+        const size_t *const theirs = coll__view_of(t, i)->recv.counts;
         if (theirs == ours || !memcmp(theirs, ours, (size_t)count * sizeof *ours)) continue;
         int k = 0;
         while (theirs[k] == ours[k]) k++;
@@ -301,7 +290,6 @@ static coll_status coll__share_reduce_scatter(const coll__shm_op *t)
     coll_status status = coll__check_counts(t);
     size_t at, count, first = 0;
 
-    if (status != COLL_OK) return status;
     if (coll__is_apart(t->m) || (!is_uneven && coll__may_make_own(t)))
         return coll__combine_for(t, me, 1, 0, coll__elements_before(t, me), coll__block_of(t, me));
     coll__share_for(t, t->m->rank, is_uneven ? coll__elements_before(t, t->m->count) : t->call->count, &at, &count);
