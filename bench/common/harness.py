@@ -7,7 +7,7 @@ import collections, os, re, resource, shutil, signal, statistics, subprocess, sy
 ALLREDUCE = 'allreduce,allreduce_in_place'
 OTHERS = 'broadcast,reduce,allgather,reduce_scatter,alltoall,gather,scatter,scan,barrier'
 PROCESSORS = len(os.sched_getaffinity(0))
-PACKAGES = {'openmpi': 'openmpi-bin libopenmpi-dev', 'mpich': 'mpich libmpich-dev', 'gloo': 'libgloo-dev'}
+PACKAGES = {'openmpi': 'openmpi-bin libopenmpi-dev', 'mpich': 'mpich libmpich-dev', 'gloo': 'libgloo-dev'}      # of Debian
 COMPANY = 0.08                                    # processors that others may use before a figure is marked
 
 Line = collections.namedtuple('Line', 'round kind table ranks column row p10 median p90 sweeps')
@@ -343,7 +343,8 @@ class Run:
         """Name the peers that are not there; programs: {package: (program, launcher)}."""
         for name, (program, launcher) in programs.items():
             if not self.runner.has(program, launcher):
-                print('# not installed: %s (Debian: %s)' % (name, PACKAGES[name]))
+                print('# not installed: %s (%s)' % (name, ' or '.join(
+                    ['Debian: ' + PACKAGES[name]] * (name in PACKAGES) + ['tools/deps.sh peers'] * (name != 'gloo'))))
 
     def note(self, text):
         note('%s: %.0f s' % (text, time.time() - self.began))

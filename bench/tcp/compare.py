@@ -4,10 +4,10 @@
 usage: compare.py --build FOLDER [--full|--tiny] [--only PART,...] [--raw FILE] [--minutes M] [--rounds N]
 
 FOLDER holds the programs that `make bench-tcp` builds: pair, link, overlap, start.ours, coll-run, coll-check, and for each
-library that is installed gloo, mpi.openmpi and mpi.mpich, with start.* beside them.  PART is one of allreduce, collectives, link,
-slow, sites, incast, overlap, start, counts.  README.md in bench/ tells how a figure is made.  Ratios are time / time, so below 1
-is faster.  link, slow, sites, incast and overlap need root.  The exit status is 0, or 1 when a program failed or a result was
-wrong; a target that is missed is a figure, not a failure."""
+library that is installed gloo, mpi.openmpi, mpi.mpich, mpi.intel and oneccl, with start.* beside them.  PART is one of
+allreduce, collectives, link, slow, sites, incast, overlap, start, counts.  README.md in bench/ tells how a figure is made.
+Ratios are time / time, so below 1 is faster.  link, slow, sites, incast and overlap need root.  The exit status is 0, or 1 when
+a program failed or a result was wrong; a target that is missed is a figure, not a failure."""
 import argparse, os, random, re, shutil, statistics, sys, tempfile, time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
@@ -17,7 +17,8 @@ from harness import (ALLREDUCE, OTHERS, PROCESSORS, Figures, Run, fitting, human
                      print_collectives, spread, table, conclusion)
 
 PARTS = ['allreduce', 'collectives', 'link', 'slow', 'sites', 'incast', 'overlap', 'start', 'counts']
-PROGRAMS = {'gloo': ('gloo', None), 'openmpi': ('mpi.openmpi', 'mpiexec.openmpi'), 'mpich': ('mpi.mpich', 'mpiexec.mpich')}
+PROGRAMS = {'gloo': ('gloo', None), 'oneccl': ('oneccl', 'mpiexec.intel'),
+            **{mpi: ('mpi.' + mpi, 'mpiexec.' + mpi) for mpi in ('openmpi', 'mpich', 'intel')}}
 COLLECTIVES = 'allreduce,' + OTHERS
 
 # A group of sizes is measured in one go, its programs one after the other: (part, ranks, input and output of ours, seconds a
@@ -61,12 +62,16 @@ TINY_LINKS = [(2, 1, 0.01, '1M', GIGABIT, 1500, None, None)]
 
 # ---- the libraries that are measured
 
+INTEL = [word for name, value in (('I_MPI_FABRICS', 'ofi'), ('I_MPI_OFI_PROVIDER', 'tcp'), ('FI_TCP_IFACE', 'lo'),
+                                  ('CCL_ATL_SHM', '0')) for word in ('-genv', name, value)]
+
+
 def peers(runner, ranks, folder):
     """[(name, command without the program's own arguments, environment)] of what is installed and built, all of it over TCP"""
     found = []
-    for mpi in ('openmpi', 'mpich'):
-        if runner.has(*PROGRAMS[mpi]):
-            found.append(('ompi' if mpi == 'openmpi' else mpi, *launch(runner, mpi, ranks, 'mpi.' + mpi)))
+    for name in ('openmpi', 'mpich', 'intel', 'oneccl'):
+        if runner.has(*PROGRAMS[name]):
+            found.append(('ompi' if name == 'openmpi' else name, *launch(runner, name, ranks, PROGRAMS[name][0])))
     if runner.has('gloo'):
         command, env = launch(runner, 'gloo', ranks, 'gloo')
         found.append(('gloo', command, dict(env, BENCH_STORE=folder)))
@@ -86,6 +91,8 @@ def launch(runner, library, ranks, program):
     if library == 'mpich':                        # ch4:ucx or ch4:ofi, and no memory shared by the ranks
         return ['mpiexec.mpich', '-np', str(ranks), *([] if crowded else ['-bind-to', 'core']), program], {
             'UCX_TLS': 'tcp,self', 'UCX_NET_DEVICES': 'lo', 'FI_PROVIDER': 'tcp', 'MPIR_CVAR_NOLOCAL': '1'}
+    if library in ('intel', 'oneccl'):
+        return ['mpiexec.intel', '-n', str(ranks), *INTEL, program], {}
     batch = ['chrt', '-b', '0'] if library == 'gloo' and shutil.which('chrt') else []        # it stalls for a tick otherwise
     return [runner.path('coll-run'), '-n', str(ranks), '--no-prefix', '-q', *batch, program], {'COLL_SHARE': '0'}
 
@@ -275,7 +282,7 @@ def start(runner, ranks, rounds):
     """Every library in turn, several times; few ranks, then many, to find the cost of one more peer."""
     few = 2
     programs = [('ours', 'ours', {}), ('ours, memory shared', 'ours', {'COLL_SHARE': '1'}), ('ompi', 'openmpi', {}),
-                ('mpich', 'mpich', {}), ('gloo', 'gloo', {})]
+                ('mpich', 'mpich', {}), ('intel', 'intel', {}), ('oneccl', 'oneccl', {}), ('gloo', 'gloo', {})]
     for rnd in range(rounds):
         for n in (few, ranks):
             for name, library, more in programs if rnd % 3 == 0 else programs[:2]:

@@ -3,10 +3,11 @@
 
 usage: compare.py --build FOLDER [--full|--tiny] [--only PART,...] [--raw FILE] [--minutes M] [--rounds N]
 
-FOLDER holds the programs that `make bench-threads` builds: pair, numbers, counters, and mpi.openmpi and mpi.mpich where these
-are installed.  PART is one of allreduce, collectives, crowded, numbers, counters.  README.md in bench/ tells how a figure is
-made.  All ratios are time / time, so below 1 is faster, but those of types, which tell how much faster than f32 a type is.
-The exit status is 0, or 1 when a program failed or a result was wrong; a target that is missed is a figure, not a failure."""
+FOLDER holds the programs that `make bench-threads` builds: pair, numbers, counters, processes, coll-run, and mpi.openmpi,
+mpi.mpich, mpi.intel and oneccl where these are installed.  PART is one of allreduce, collectives, crowded, numbers, counters.
+README.md in bench/ tells how a figure is made.  All ratios are time / time, so below 1 is faster, but those of types, which
+tell how much faster than f32 a type is.  The exit status is 0, or 1 when a program failed or a result was wrong; a target that
+is missed is a figure, not a failure."""
 import argparse, os, random, re, shutil, sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
@@ -49,8 +50,11 @@ TINY = [
     ('crowded', 5, 0.005, '8,64K', 'allreduce,barrier', False),
 ]
 
+INTEL = ['-genv', 'I_MPI_FABRICS', 'shm']         # it binds ranks to processors, and yields if there are more ranks
+
+
 def peers(runner, ranks):
-    """[(name, command without the program's own arguments)] of what is installed and built"""
+    """[(name, command without the program's own arguments)] of what is installed and built; ours between processes, too"""
     found = []
     if runner.has('mpi.openmpi', 'mpiexec.openmpi'):
         bound = ['--bind-to', 'core'] if ranks <= PROCESSORS else ['--bind-to', 'none', '--oversubscribe',
@@ -62,6 +66,12 @@ def peers(runner, ranks):
     if runner.has('mpi.mpich', 'mpiexec.mpich'):
         bound = ['-bind-to', 'core'] if ranks <= PROCESSORS else []
         found.append(('mpich', ['mpiexec.mpich', '-np', str(ranks)] + bound + [runner.path('mpi.mpich')]))
+    for name, program in ('intel', 'mpi.intel'), ('oneccl', 'oneccl'):
+        if runner.has(program, 'mpiexec.intel'):
+            found.append((name, ['mpiexec.intel', '-n', str(ranks)] + INTEL + [runner.path(program)]))
+    if runner.has('processes', runner.path('coll-run')):
+        found.append(('ours-processes', [runner.path('coll-run'), '-n', str(ranks), '--no-prefix', '-q',
+                                         runner.path('processes')]))
     return found
 
 
@@ -165,7 +175,8 @@ def main():
     o = options(parser, PARTS, 'all sizes, two rounds: some ten minutes instead of two')
     run = Run(o, o.rounds * (10 if o.full else 4))
     runner = run.runner
-    run.missing({mpi: ('mpi.' + mpi, 'mpiexec.' + mpi) for mpi in ('openmpi', 'mpich')})
+    run.missing({**{mpi: ('mpi.' + mpi, 'mpiexec.' + mpi) for mpi in ('openmpi', 'mpich', 'intel')},
+                 'oneccl': ('oneccl', 'mpiexec.intel')})
     for rnd in range(o.rounds):
         for group in FULL if o.full else TINY if o.tiny else QUICK:
             if group[0] in o.only:
