@@ -1,35 +1,45 @@
 #!/bin/sh
-# ggml_check.sh - a model computed by ggml on 1, 2, 3 and 4 processes: the same tokens?  And how many in a second.
-#   usage: [GGML=/path/to/ggml] sh examples/adapters/ggml_check.sh [FOLDER]        FOLDER: build/adapters/ggml
+# ggml_check.sh - a model computed by ggml on several processes: are the tokens the same?  Tokens/s beside llama.cpp's RPC.
+#   usage: sh examples/adapters/ggml_check.sh [equal] [FOLDER]                 FOLDER: build/adapters/ggml
+#          sh examples/adapters/ggml_check.sh time [FOLDER] [options of ggml_time.py]
 #
-# Compiles ggml's part for CPUs, about 3 minutes of a processor: that of $GGML, or the one that PyPI's sources of ggml-python
-# contain.  The models are made here.  Ends with "N passed, N failed".
+# Compiles what PyPI's sources of llama-cpp-python contain: for `equal` ggml's part for CPUs, about 3 minutes of a processor; for
+# `time` llama.cpp, too, about 20.  LLAMA=/path/to/llama.cpp: that one instead.  The models are made here.  `equal` ends with
+# "N passed, N failed".
 set -e
-version=0.0.45
+version=0.3.36
 top=$(cd "$(dirname "$0")/../.." && pwd)
+what=equal
+case ${1:-} in equal | time) what=$1; shift ;; esac
 folder=${1:-$top/build/adapters/ggml}
+[ $# -eq 0 ] || shift
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 cd "$folder"
-if [ -z "${GGML:-}" ]; then
-    GGML=$folder/source/vendor/ggml
+if [ -z "${LLAMA:-}" ]; then
+    LLAMA=$folder/source/vendor/llama.cpp
     if [ ! -d source ]; then
         url=$(python3 -c 'import json, sys, urllib.parse, urllib.request
-releases = json.load(urllib.request.urlopen("https://pypi.org/pypi/ggml-python/json"))["releases"]
+releases = json.load(urllib.request.urlopen("https://pypi.org/pypi/llama-cpp-python/json"))["releases"]
 url = next(file["url"] for file in releases[sys.argv[1]] if file["packagetype"] == "sdist")
-print(urllib.parse.urljoin("https://pypi.org/simple/ggml-python/", url))' $version)
-        python3 -c 'import sys, urllib.request; urllib.request.urlretrieve(*sys.argv[1:])' "$url" ggml.tar.gz
-        mkdir source.new && tar xzf ggml.tar.gz -C source.new --strip-components=1 && mv source.new source
+print(urllib.parse.urljoin("https://pypi.org/simple/llama-cpp-python/", url))' $version)
+        python3 -c 'import sys, urllib.request; urllib.request.urlretrieve(*sys.argv[1:])' "$url" llama.tar.gz
+        mkdir source.new && tar xzf llama.tar.gz -C source.new --strip-components=1 && mv source.new source
     fi
 fi
-cmake -S "$GGML" -B made -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DGGML_OPENMP=OFF -DGGML_CCACHE=OFF \
-    -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF > cmake.log 2>&1
-cmake --build made --target ggml > make.log 2>&1 || { tail make.log; exit 1; }
+cmake -S "$LLAMA" -B made -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DGGML_OPENMP=OFF -DGGML_CCACHE=OFF \
+    -DGGML_RPC=ON -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF \
+    -DLLAMA_BUILD_APP=OFF > cmake.log 2>&1 || { tail cmake.log; exit 1; }
+targets=ggml
+[ $what = equal ] || targets='ggml llama-bench ggml-rpc-server'
+# shellcheck disable=SC2086
+cmake --build made --target $targets > make.log 2>&1 || { tail make.log; exit 1; }
 make --no-print-directory -C "$top" build/release/coll-run build/release/coll.o > /dev/null
 # shellcheck disable=SC2046
-${CC:-cc} -std=c11 -O2 -Wall -Wextra -isystem "$GGML/include" "$top/examples/adapters/ggml_tokens.c" "$top/build/release/coll.o" \
-    $(find made -name 'libggml-cpu.a') $(find made -name 'libggml.a') $(find made -name 'libggml-cpu.a') \
-    $(find made -name 'libggml-base.a') -o ggml_tokens -lstdc++ -lm -lpthread -ldl
+${CC:-cc} -std=c11 -O2 -Wall -Wextra -isystem "$LLAMA/ggml/include" "$top/examples/adapters/ggml_tokens.c" \
+    "$top/build/release/coll.o" -Wl,--start-group $(find made -name 'libggml*.a') -Wl,--end-group \
+    -o ggml_tokens -lstdc++ -lm -lpthread -ldl
+if [ $what = time ]; then exec python3 "$top/examples/adapters/ggml_time.py" "$folder" "$@"; fi
 
 seed=${COLL_TEST_SEED:-$(date +%s)} passed=0 failed=0
 echo "seed $seed"

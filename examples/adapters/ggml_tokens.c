@@ -1,6 +1,6 @@
 /* ggml_tokens.c - a language model in a GGUF file, computed by ggml on several ranks: tensor parallelism over coll.h.
  *
- *     ggml_tokens make FILE [SEED]               write a small model with random weights
+ *     ggml_tokens make FILE [SEED [WIDTH FORWARD LAYERS]]               write a model with random weights; 240, 640, 4
  *     coll-run -n 3 ggml_tokens run FILE 64      print 64 tokens, each the most likely one, and tokens/s on stderr
  *     coll-run -n 3 ggml_tokens run FILE 64 bf16 the same with bf16 in the messages
  *
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { LAYERS = 4, WIDTH = 240, HEADS = 12, FORWARD = 640, WORDS = 512, CONTEXT = 256, MOST_LAYERS = 128 };
+enum { HEADS = 12, WORDS = 512, CONTEXT = 256, MOST_LAYERS = 128 };
 
 /* ---- the file -------------------------------------------------------------------------------------------------------------- */
 
@@ -45,34 +45,37 @@ static void add(struct gguf_context *file, struct ggml_context *ctx, int64_t wid
     gguf_add_tensor(file, t);
 }
 
-static int make(const char *path)
+/* `width` is a multiple of 2 * HEADS. */
+static int make(const char *path, uint32_t width, uint32_t forward, uint32_t layers)
 {
-    static const struct { const char *name; int64_t width, rows; } layer[] = {
-        { "attn_norm", WIDTH, 0 }, { "attn_q", WIDTH, WIDTH }, { "attn_k", WIDTH, WIDTH }, { "attn_v", WIDTH, WIDTH },
-        { "attn_output", WIDTH, WIDTH }, { "ffn_norm", WIDTH, 0 }, { "ffn_gate", WIDTH, FORWARD }, { "ffn_up", WIDTH, FORWARD },
-        { "ffn_down", FORWARD, WIDTH },
+    const struct { const char *name; int64_t width, rows; } layer[] = {
+        { "attn_norm", width, 0 }, { "attn_q", width, width }, { "attn_k", width, width }, { "attn_v", width, width },
+        { "attn_output", width, width }, { "ffn_norm", width, 0 }, { "ffn_gate", width, forward }, { "ffn_up", width, forward },
+        { "ffn_down", forward, width },
     };
-    struct ggml_context *const ctx = ggml_init((struct ggml_init_params){ .mem_size = (size_t)64 << 20 });
+    const size_t rows = 2 * WORDS + 1 + (size_t)layers * (4 * (size_t)width + 3 * (size_t)forward + 2);
+    const size_t room = 4 * rows * width + ((size_t)layers << 12) + 65536;
+    struct ggml_context *const ctx = ggml_init((struct ggml_init_params){ .mem_size = room });
     struct gguf_context *const file = gguf_init_empty();
     char name[64];
 
     gguf_set_val_str(file, "general.architecture", "llama");
     gguf_set_val_u32(file, "llama.vocab_size", WORDS);
     gguf_set_val_u32(file, "llama.context_length", CONTEXT);
-    gguf_set_val_u32(file, "llama.embedding_length", WIDTH);
-    gguf_set_val_u32(file, "llama.block_count", LAYERS);
-    gguf_set_val_u32(file, "llama.feed_forward_length", FORWARD);
+    gguf_set_val_u32(file, "llama.embedding_length", width);
+    gguf_set_val_u32(file, "llama.block_count", layers);
+    gguf_set_val_u32(file, "llama.feed_forward_length", forward);
     gguf_set_val_u32(file, "llama.attention.head_count", HEADS);
     gguf_set_val_u32(file, "llama.attention.head_count_kv", HEADS);
-    gguf_set_val_u32(file, "llama.rope.dimension_count", WIDTH / HEADS);
+    gguf_set_val_u32(file, "llama.rope.dimension_count", width / HEADS);
     gguf_set_val_f32(file, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
     gguf_set_val_str(file, "tokenizer.ggml.model", "no_vocab");
-    add(file, ctx, WIDTH, WORDS, "token_embd.weight");
-    add(file, ctx, WIDTH, 0, "output_norm.weight");
-    add(file, ctx, WIDTH, WORDS, "output.weight");
-    for (int i = 0; i < LAYERS; i++)
+    add(file, ctx, width, WORDS, "token_embd.weight");
+    add(file, ctx, width, 0, "output_norm.weight");
+    add(file, ctx, width, WORDS, "output.weight");
+    for (uint32_t i = 0; i < layers; i++)
         for (size_t k = 0; k < sizeof layer / sizeof *layer; k++) {
-            snprintf(name, sizeof name, "blk.%d.%s.weight", i, layer[k].name);
+            snprintf(name, sizeof name, "blk.%u.%s.weight", i, layer[k].name);
             add(file, ctx, layer[k].width, layer[k].rows, name);
         }
     const bool is_written = gguf_write_to_file(file, path, false);
@@ -294,11 +297,13 @@ static int run(const char *path, int count, coll_type wire)
 
 int main(int argc, char **argv)
 {
-    if (argc >= 3 && argc <= 4 && strcmp(argv[1], "make") == 0) {
+    if ((argc == 3 || argc == 4 || argc == 7) && strcmp(argv[1], "make") == 0) {
+        const uint32_t width = argc > 4 ? (uint32_t)atoi(argv[4]) / (2 * HEADS) * (2 * HEADS) : 240;
         state = argc > 3 ? strtoull(argv[3], NULL, 10) : 1;
-        return make(argv[2]);
+        return make(argv[2], width, argc > 4 ? (uint32_t)atoi(argv[5]) : 640, argc > 4 ? (uint32_t)atoi(argv[6]) : 4);
     }
     if (argc >= 4 && argc <= 5 && strcmp(argv[1], "run") == 0)
         return run(argv[2], atoi(argv[3]), argc > 4 && strcmp(argv[4], "bf16") == 0 ? COLL_BF16 : 0);
-    return fprintf(stderr, "usage: ggml_tokens make FILE [SEED], or ggml_tokens run FILE TOKENS [bf16]\n"), 2;
+    fprintf(stderr, "usage: ggml_tokens make FILE [SEED [WIDTH FORWARD LAYERS]], or ggml_tokens run FILE TOKENS [bf16]\n");
+    return 2;
 }

@@ -261,6 +261,7 @@ def main():
         sys.exit(wrong != 0)
     if options.what == 'failures':
         sys.exit(failures() != 0)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))           # and end the neighbors
     neighbors = [subprocess.Popen([sys.executable, '-c', 'while True: pass']) for _ in range(options.neighbors)]
     try:
         if options.threads:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import random
+import signal
 import socket
 import statistics
 import struct
@@ -178,6 +179,7 @@ def main():
     parser.add_argument('--methods', default='sgd,bfgs')
     options = parser.parse_args()
     print(f'seed {SEED}', flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))           # and end the neighbors
     with tempfile.TemporaryDirectory() as data:
         sys.exit((timed(options, data) or 0) if options.what == 'time' else
                  equal(options, data) != 0)
