@@ -127,22 +127,26 @@ def one_file(folder, file, wanted):
 # ---- the table
 
 def conclusions(folder, file, backend, ranks):
-    """{test: (how it ended, why)}"""
+    """{test: (how it ended, why)}; of a file that cannot be loaded one line"""
     env = {**os.environ, "BACKEND": backend, "RANKS": ranks}
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile("w+") as errors:
         env["TMPDIR"] = scratch
         process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--one", folder, file], env=env, text=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+                                   stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
         try:
             said = process.communicate(timeout=60 * MINUTES)[0]
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)
             said = process.communicate()[0]
+        errors.seek(0)
+        last = [line for line in errors.read().splitlines() if line][-1:]
     found = {}
     for line in said.splitlines():
         words = line.split(" ", 2)
         if words[0] in ("ok", "skipped", "FAILED") and len(words) > 1:
             found[words[1]] = words[0], words[2] if len(words) > 2 else ""
+    if not found and process.returncode:
+        found["(the file)"] = "FAILED", last[0][:90] if last else ""
     return found
 
 
@@ -155,6 +159,9 @@ def table(folder, files, numbers):
     worse, sums = [], {column: 0 for column in columns}
     for file in files:
         found = {(backend, ranks): conclusions(folder, file, backend, ranks) for backend, ranks in columns}
+        if not any(found.values()):
+            print(f"# {file}: no tests with processes", flush=True)
+            continue
         worse += [f"{file}: no test ran over {backend}" for backend, ranks in columns if not found[backend, ranks]]
         for name in sorted({name for column in columns for name in found[column]}):
             ends = [found[column].get(name, ("-", "")) for column in columns]
@@ -162,9 +169,9 @@ def table(folder, files, numbers):
                 sums[column] += conclusion == "ok"
             worse += [f"{file} {name} {ranks}".strip() for backend, ranks in columns
                       if found["gloo", ranks].get(name, "-")[0] == "ok" != found["coll", ranks].get(name, "-")[0]
-                      and name.split(".")[1] not in EXCEPTIONS]
+                      and name.split(".")[-1] not in EXCEPTIONS]
             reason = next((why for conclusion, why in reversed(ends) if conclusion != "ok"), "")
-            reason = reason and EXCEPTIONS.get(name.split(".")[1], reason)
+            reason = reason and EXCEPTIONS.get(name.split(".")[-1], reason)
             print("  " + " ".join(conclusion.ljust(8) for conclusion, _ in ends), f"{file} {name}", reason and "# " + reason,
                   flush=True)
     print("# pass: " + ", ".join(f"{backend} {ranks}".strip() + f" {sums[backend, ranks]}" for backend, ranks in columns))
