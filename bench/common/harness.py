@@ -343,8 +343,8 @@ class Run:
         """Name the peers that are not there; programs: {package: (program, launcher)}."""
         for name, (program, launcher) in programs.items():
             if not self.runner.has(program, launcher):
-                print('# not installed: %s (%s)' % (name, ' or '.join(
-                    ['Debian: ' + PACKAGES[name]] * (name in PACKAGES) + ['tools/deps.sh peers'] * (name != 'gloo'))))
+                where = 'Debian: ' + PACKAGES[name] if name in PACKAGES else 'tools/deps.sh peers'
+                print('# not installed: %s (%s)' % (name, where))
 
     def note(self, text):
         note('%s: %.0f s' % (text, time.time() - self.began))

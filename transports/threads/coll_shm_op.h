@@ -28,7 +28,7 @@ static inline size_t coll__eager_bytes(const coll__member *m, const coll__form *
 {
     size_t most = 0, sum = 0;
 
-    if (!form->read) return SIZE_MAX;             /* never eager                                              */
+    if (!form->read) return (size_t)1 << 30;      /* never eager                                              */
     if (form->eager <= COLL__EAGER_ONE) return form->eager == COLL__EAGER_EMPTY ? 0 : call->count * unit;
     if (form->eager == COLL__EAGER_EACH) return call->count * unit * (size_t)m->count;
     for (int i = 0; i < m->count; i++) most = coll__most(most, call->recv_counts[i]), sum += call->recv_counts[i];
