@@ -22573,17 +22573,18 @@ static const coll__doorbell *coll__doorbell_to(const coll__thread *me, int numbe
 }
 
 /* Wakes all sleeping ranks; those on the word by `wake`.  A rank that sleeps elsewhere sets is_asleep before its last check of
- * the word.  So either it sees the new word, or this rank sees is_asleep. */
+ * the word.  So either it sees the new word, or this rank sees is_asleep.  Each rank begins with the next one: if processors are
+ * busy, the rank that is always woken last runs first, and often in vain. */
 static void coll__domain_wake_by(const coll__thread *me, void (*wake)(uint32_t *word))
 {
     coll__domain *domain = me->domain;
 
     __atomic_add_fetch(&domain->doorbell, 1, __ATOMIC_SEQ_CST);
     if (!domain->has_doorbells) wake(&domain->doorbell);
-    for (int i = 0; domain->has_doorbells && i < domain->size; i++) {
-        coll__rank_slot *rank_slot = &coll__domain_rank_slots(domain)[i];
-        if (__atomic_load_n(&rank_slot->is_asleep, __ATOMIC_SEQ_CST)
-            && __atomic_exchange_n(&rank_slot->is_asleep, 0, __ATOMIC_SEQ_CST))
+    for (int k = 1; domain->has_doorbells && k <= domain->size; k++) {
+        const int i = coll__wrap((int)(me->rank_slot - coll__domain_rank_slots(domain)) + k, domain->size);
+        uint32_t *const is_asleep = &coll__domain_rank_slots(domain)[i].is_asleep;
+        if (__atomic_load_n(is_asleep, __ATOMIC_SEQ_CST) && __atomic_exchange_n(is_asleep, 0, __ATOMIC_SEQ_CST))
             coll__doorbell_ring(coll__doorbell_to(me, i));
     }
 }
@@ -22982,10 +22983,10 @@ typedef struct coll__eager_limits {
     size_t longest, all;                          /* of one rank; of all ranks together                       */
 } coll__eager_limits;
 
-/* [several processes][ranks share processors].  If ranks share processors, waiting is expensive: an eager input saves a wait, but
- * all ranks have to read it. */
+/* [several processes][ranks share processors].  An eager input saves a wait, which is expensive if ranks share processors, but is
+ * copied once more.  Between threads that takes longer than a wait from 4 KiB on. */
 static const coll__eager_limits coll__eager_room[2][2] = {
-    { { 32 << 10, 128 << 10 }, {  4 << 10,  16 << 10 } },
+    { {  4 << 10, 128 << 10 }, {  4 << 10,  16 << 10 } },
     { { 64 << 10, 128 << 10 }, { 16 << 10, 128 << 10 } },
 };
 
@@ -24655,8 +24656,8 @@ static inline bool coll__shm_op_publish(coll__member *m, const coll_task *task, 
 
 /* Eager protocol: copies the input into this rank's slot, beside it or into its bounce buffer, and publishes it. */
 static inline __attribute__((always_inline)) bool coll__shm_op_post(coll__member *m, const coll__form *form,
-                                                                    const coll_task *task,
-                                                                    size_t length, const coll__eagers *eager)
+                                                                    const coll_task *task, size_t length,
+                                                                    const coll__eagers *eager)
 {
     const coll_call *call = task->call;
     const uint64_t op_number = m->op_number + 1;
@@ -24826,8 +24827,7 @@ static __attribute__((noinline)) coll_status coll__shm_op_directly(coll__member 
                                                                    coll_failure *failure)
 {
     coll__shm_op op_number = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure,
-                               .number = task->state[1],
-                               .unit = task->codec->type_size }, *const t = &op_number;
+                               .number = task->state[1], .unit = task->codec->type_size }, *const t = &op_number;
     coll_status status;
 
     if (task->state[0] == COLL__SHM_OP_NEW) {

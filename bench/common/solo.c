@@ -2,6 +2,8 @@
  *
  *     mpiexec -n 2 solo NAME FILE BUDGET SIZES COLLECTIVE[,COLLECTIVE...] [SPOIL]
  *
+ * With BENCH_PIN in the environment each rank stays on one processor, as with launchers that bind ranks.
+ *
  * FILE is in memory (/dev/shm) and new for every run; the ranks share it to take the time.  Results are checked before they are
  * timed.  The output is that of pair, under NAME. */
 #include "contest.h"
@@ -33,6 +35,7 @@ int main(int argc, char **argv)
         return 2;
     }
     library_open(&argc, &argv, &team.rank, &team.ranks);
+    if (getenv("BENCH_PIN")) bench_pin(team.rank);
     team.shared = bench_share(argv[2]);
     team.is_crowded = team.ranks > (int)sysconf(_SC_NPROCESSORS_ONLN);
     const bench_contest contest = bench_contest_read(argv + 3, team.ranks);

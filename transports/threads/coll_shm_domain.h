@@ -244,17 +244,18 @@ static const coll__doorbell *coll__doorbell_to(const coll__thread *me, int numbe
 }
 
 /* Wakes all sleeping ranks; those on the word by `wake`.  A rank that sleeps elsewhere sets is_asleep before its last check of
- * the word.  So either it sees the new word, or this rank sees is_asleep. */
+ * the word.  So either it sees the new word, or this rank sees is_asleep.  Each rank begins with the next one: if processors are
+ * busy, the rank that is always woken last runs first, and often in vain. */
 static void coll__domain_wake_by(const coll__thread *me, void (*wake)(uint32_t *word))
 {
     coll__domain *domain = me->domain;
 
     __atomic_add_fetch(&domain->doorbell, 1, __ATOMIC_SEQ_CST);
     if (!domain->has_doorbells) wake(&domain->doorbell);
-    for (int i = 0; domain->has_doorbells && i < domain->size; i++) {
-        coll__rank_slot *rank_slot = &coll__domain_rank_slots(domain)[i];
-        if (__atomic_load_n(&rank_slot->is_asleep, __ATOMIC_SEQ_CST)
-            && __atomic_exchange_n(&rank_slot->is_asleep, 0, __ATOMIC_SEQ_CST))
+    for (int k = 1; domain->has_doorbells && k <= domain->size; k++) {
+        const int i = coll__wrap((int)(me->rank_slot - coll__domain_rank_slots(domain)) + k, domain->size);
+        uint32_t *const is_asleep = &coll__domain_rank_slots(domain)[i].is_asleep;
+        if (__atomic_load_n(is_asleep, __ATOMIC_SEQ_CST) && __atomic_exchange_n(is_asleep, 0, __ATOMIC_SEQ_CST))
             coll__doorbell_ring(coll__doorbell_to(me, i));
     }
 }

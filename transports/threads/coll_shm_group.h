@@ -17,10 +17,10 @@ typedef struct coll__eager_limits {
     size_t longest, all;                          /* of one rank; of all ranks together                       */
 } coll__eager_limits;
 
-/* [several processes][ranks share processors].  If ranks share processors, waiting is expensive: an eager input saves a wait, but
- * all ranks have to read it. */
+/* [several processes][ranks share processors].  An eager input saves a wait, which is expensive if ranks share processors, but is
+ * copied once more.  Between threads that takes longer than a wait from 4 KiB on. */
 static const coll__eager_limits coll__eager_room[2][2] = {
-    { { 32 << 10, 128 << 10 }, {  4 << 10,  16 << 10 } },
+    { {  4 << 10, 128 << 10 }, {  4 << 10,  16 << 10 } },
     { { 64 << 10, 128 << 10 }, { 16 << 10, 128 << 10 } },
 };
 

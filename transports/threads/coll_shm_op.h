@@ -235,8 +235,8 @@ static inline bool coll__shm_op_publish(coll__member *m, const coll_task *task, 
 
 /* Eager protocol: copies the input into this rank's slot, beside it or into its bounce buffer, and publishes it. */
 static inline __attribute__((always_inline)) bool coll__shm_op_post(coll__member *m, const coll__form *form,
-                                                                    const coll_task *task,
-                                                                    size_t length, const coll__eagers *eager)
+                                                                    const coll_task *task, size_t length,
+                                                                    const coll__eagers *eager)
 {
     const coll_call *call = task->call;
     const uint64_t op_number = m->op_number + 1;
@@ -406,8 +406,7 @@ static __attribute__((noinline)) coll_status coll__shm_op_directly(coll__member 
                                                                    coll_failure *failure)
 {
     coll__shm_op op_number = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure,
-                               .number = task->state[1],
-                               .unit = task->codec->type_size }, *const t = &op_number;
+                               .number = task->state[1], .unit = task->codec->type_size }, *const t = &op_number;
     coll_status status;
 
     if (task->state[0] == COLL__SHM_OP_NEW) {
