@@ -70,8 +70,9 @@ def peers(runner, ranks):
         if runner.has(program, 'mpiexec.intel'):
             found.append((name, ['mpiexec.intel', '-n', str(ranks)] + INTEL + [runner.path(program)]))
     if runner.has('processes', runner.path('coll-run')):
-        found.append(('ours-processes', [runner.path('coll-run'), '-n', str(ranks), '--no-prefix', '-q',
-                                         runner.path('processes')]))
+        bound = ['env', 'BENCH_PIN=1'] if ranks <= PROCESSORS else []
+        found.append(('ours-processes', bound + [runner.path('coll-run'), '-n', str(ranks), '--no-prefix', '-q',
+                                                 runner.path('processes')]))
     return found
 
 
