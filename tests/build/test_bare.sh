@@ -51,7 +51,7 @@ for boards in 2 4; do
 done
 
 # ---- a line on which nothing comes through
-OUT="$dir/dead" sh examples/bare/run.sh 2 65536 > "$dir/log" 2>&1
+OUT="$dir/train" sh examples/bare/run.sh 2 65536 examples/bare/train.c > "$dir/log" 2>&1
 lines=$(grep -c '^rank [01] of 2: .*is alive but late' "$dir/log")
 if [ "$lines" -eq 2 ]; then ok "dead lines: both boards say that the other is late"
 else wrong "dead lines" "$(tail -n 6 "$dir/log")"; fi
