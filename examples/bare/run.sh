@@ -5,8 +5,8 @@
 #   usage: sh examples/bare/run.sh [BOARDS [NOISE [SOURCE]]]     BOARDS: 1 to 4 (2).  NOISE: of 65536 bytes on the lines so many
 #                                                                are lost or changed (0).  SOURCE: another program than train.c
 #
-# Needs gcc-arm-none-eabi, picolibc-arm-none-eabi and qemu-system-arm (Debian's names).  OUT=folder keeps what is built; what is
-# there is not built again.
+# Needs gcc-arm-none-eabi, picolibc-arm-none-eabi and qemu-system-arm (Debian's names).  OUT=folder keeps what is built, and
+# builds nothing that it has.
 boards=${1:-2} noise=${2:-0} source=$3
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 [ -n "$source" ] || source=$here/train.c
