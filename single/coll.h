@@ -24866,8 +24866,7 @@ static __attribute__((noinline)) coll_status coll__shm_op_ahead(coll__member *m,
 
 /* Publishes an eager input first, because peers wait for it. */
 static inline __attribute__((always_inline)) coll_status coll__shm_op_take(coll__member *m, const coll__form *form,
-                                                                           coll_task *task,
-                                                                           coll_failure *failure)
+                                                                           coll_task *task, coll_failure *failure)
 {
     const bool is_new = task->state[0] == COLL__SHM_OP_NEW;
     const size_t length = coll__eager_bytes(m, form, task->call, task->codec->type_size);

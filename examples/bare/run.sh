@@ -5,8 +5,8 @@
 #   usage: sh examples/bare/run.sh [BOARDS [NOISE [SOURCE]]]     BOARDS: 1 to 4 (2).  NOISE: of 65536 bytes on the lines so many
 #                                                                are lost or changed (0).  SOURCE: another program than train.c
 #
-# Needs gcc-arm-none-eabi, picolibc-arm-none-eabi and qemu-system-arm (Debian's names).  OUT=folder keeps what is built, and
-# builds nothing that it has.
+# Needs gcc-arm-none-eabi, picolibc-arm-none-eabi and qemu-system-arm (Debian's names).  OUT=folder keeps what is built.
+# REUSE=yes runs it again, whatever SOURCE is.
 boards=${1:-2} noise=${2:-0} source=$3
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 [ -n "$source" ] || source=$here/train.c
@@ -28,8 +28,8 @@ mkdir -p "$out" || exit 1
 # ---- the program, for the board and for this machine; the first 256 digits are compiled in
 awk 'BEGIN { print "static const unsigned char digits[][65] = {" } NR <= 256 { print "    { " $0 " }," } END { print "};" }' \
     "$here/../data/digits.csv" > "$out/digits.h"
-[ -e "$out/board.elf" ] || sh "$here/build.sh" "$source" "$out/board.elf" "-I$out" || exit 1
-[ -e "$out/threads" ] || ${CC:-cc} -std=c11 -O2 "-I$out" "$source" -o "$out/threads" -pthread || exit 1
+[ "$REUSE" ] && [ -e "$out/board.elf" ] || sh "$here/build.sh" "$source" "$out/board.elf" "-I$out" || exit 1
+[ "$REUSE" ] && [ -e "$out/threads" ] || ${CC:-cc} -std=c11 -O2 "-I$out" "$source" -o "$out/threads" -pthread || exit 1
 
 # ---- lines: two pipes each, with an end for either board.  Board r has line i at UART i + 1; to itself it has none
 a=0

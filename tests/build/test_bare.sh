@@ -19,7 +19,7 @@ ok() { passed=$((passed + 1)); echo "ok - $1"; }
 wrong() { failed=$((failed + 1)); echo "FAILED - $1: $2" | tr '\n' '|'; echo; }
 
 same() { # name, boards, noise, source
-    if OUT="$dir/$1" sh examples/bare/run.sh "$2" "$3" "$4" > "$dir/log" 2>&1; then
+    if OUT="$dir/$1" REUSE=yes sh examples/bare/run.sh "$2" "$3" "$4" > "$dir/log" 2>&1; then
         ok "$1, $2 boards, noise $3"
         sed -n 's/^rank 0 used: /    /p' "$dir/log"
     else
@@ -51,7 +51,7 @@ for boards in 2 4; do
 done
 
 # ---- a line on which nothing comes through
-OUT="$dir/train" sh examples/bare/run.sh 2 65536 examples/bare/train.c > "$dir/log" 2>&1
+OUT="$dir/train" REUSE=yes sh examples/bare/run.sh 2 65536 > "$dir/log" 2>&1
 lines=$(grep -c '^rank [01] of 2: .*is alive but late' "$dir/log")
 if [ "$lines" -eq 2 ]; then ok "dead lines: both boards say that the other is late"
 else wrong "dead lines" "$(tail -n 6 "$dir/log")"; fi
