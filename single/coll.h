@@ -11104,7 +11104,7 @@ static coll__opened coll__opened_as(const coll_transport *transport, void *conte
 
 /* How a transport admits processes that wait to join (core/session/coll_grow.h). */
 typedef struct coll__elastic {
-    /* How many are ready, at rank 0, which waits for so many, at most for wait_ms. */
+    /* How many are ready, at rank 0, which waits for so many, at most for wait_ms.  -1: a rank has failed before. */
     int    (*waiting)(void *context, int wanted, int wait_ms);
 
     /* All ranks: a table of `count`, on which the next `shrink` decides, too.  Rank 0 has filled it with those that were ready.
@@ -21702,9 +21702,9 @@ static coll_status coll__grow_count(coll_comm *comm, int wanted, int32_t *count)
     const int64_t most = (int64_t)session->stall_timeout_ms + session->start_timeout_ms;
     coll_request r;
 
-    *count = !elastic || comm->extension ? -1 : INT32_MAX;
-    if (elastic && comm->rank == 0)
-        *count = (int32_t)elastic->waiting(session->context, wanted, session->start_timeout_ms);
+    *count = elastic && comm->rank == 0 ? elastic->waiting(session->context, wanted, session->start_timeout_ms) : INT32_MAX;
+    if (*count < 0) return coll__comm_fail(comm, NULL);
+    if (!elastic || comm->extension) *count = -1;
     r.call = (coll_call){ .kind = COLL_ALLREDUCE, .send = COLL_IN_PLACE, .recv = count, .count = 1, .type = COLL_I32,
                           .op = COLL_MIN, .name = "grow" };
     if (wanted && session->stall_timeout_ms > 0)
@@ -32733,7 +32733,7 @@ static void coll__events(coll__tcp *tcp)
         if (tcp->presence[r] == COLL__SAID_BYE) tcp->presence[r] = COLL__LEFT;
 }
 
-/* How many processes are ready to join (coll_tcp_join.h).  Waits for `wanted`, or for as many as may wait. */
+/* How many processes are ready to join (coll_tcp_join.h): waits for `wanted`, or for as many as may.  -1: a rank has failed. */
 static int coll__tcp_waiting(void *context, int wanted, int wait_ms)
 {
     coll__tcp *const tcp = (coll__tcp *)context;
@@ -32744,7 +32744,8 @@ static int coll__tcp_waiting(void *context, int wanted, int wait_ms)
         pthread_mutex_lock(&tcp->accept_lock);
         const int ready = coll__waiters_look(tcp);
         pthread_mutex_unlock(&tcp->accept_lock);
-        if (ready >= enough || coll__now() >= deadline || tcp->failure.status != COLL_OK) return ready;
+        if (ready >= enough || coll__now() >= deadline) return ready;
+        if (tcp->failure.status != COLL_OK) return -1;
         coll__io_wait_events(&tcp->io, COLL__YOUNG_MS);
         coll__events(tcp);
     }

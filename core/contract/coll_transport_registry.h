@@ -156,7 +156,7 @@ static coll__opened coll__opened_as(const coll_transport *transport, void *conte
 
 /* How a transport admits processes that wait to join (core/session/coll_grow.h). */
 typedef struct coll__elastic {
-    /* How many are ready, at rank 0, which waits for so many, at most for wait_ms. */
+    /* How many are ready, at rank 0, which waits for so many, at most for wait_ms.  -1: a rank has failed before. */
     int    (*waiting)(void *context, int wanted, int wait_ms);
 
     /* All ranks: a table of `count`, on which the next `shrink` decides, too.  Rank 0 has filled it with those that were ready.

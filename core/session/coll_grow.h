@@ -22,9 +22,9 @@ static coll_status coll__grow_count(coll_comm *comm, int wanted, int32_t *count)
     const int64_t most = (int64_t)session->stall_timeout_ms + session->start_timeout_ms;
     coll_request r;
 
-    *count = !elastic || comm->extension ? -1 : INT32_MAX;
-    if (elastic && comm->rank == 0)
-        *count = (int32_t)elastic->waiting(session->context, wanted, session->start_timeout_ms);
+    *count = elastic && comm->rank == 0 ? elastic->waiting(session->context, wanted, session->start_timeout_ms) : INT32_MAX;
+    if (*count < 0) return coll__comm_fail(comm, NULL);
+    if (!elastic || comm->extension) *count = -1;
     r.call = (coll_call){ .kind = COLL_ALLREDUCE, .send = COLL_IN_PLACE, .recv = count, .count = 1, .type = COLL_I32,
                           .op = COLL_MIN, .name = "grow" };
     if (wanted && session->stall_timeout_ms > 0)

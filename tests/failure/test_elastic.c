@@ -16,6 +16,7 @@
 
 #include <dirent.h>
 #include <poll.h>
+#include <sys/time.h>
 
 enum { MOST = 12, LIVENESS_MS = 1000, START_MS = 20000, JOIN_MS = 5000, CUT_MS = 7000, HEAL_MS = 3000, CASE_SECONDS = 240,
        CYCLES = 20 };
@@ -797,7 +798,7 @@ static void part_many(void)
 /* ---- >>coll_replace: rank after rank dies, 0 among them, and a process that waits takes its place ---- */
 
 enum { REPLACED = 3, REPLACES = 12,               /* ranks that die in turn; how often                        */
-       HAS_FEWER = 100, HAS_ONE_PLACE, STALL_MS = 1500 };             /* instead of `at_send`                     */
+       HAS_FEWER = 100, HAS_ONE_PLACE, HAS_LATER, STALL_MS = 1500 };  /* instead of `at_send`                     */
 
 static bool keeps_ranks(coll_comm *before, coll_comm *after, unsigned died)
 {
@@ -859,22 +860,50 @@ static coll_status replace_some(coll_comm **comm, int process)
     return wrong || r.size != 4 ? COLL_ERR_SYSTEM : status;
 }
 
+static void die(int number) { (void)number, kill(getpid(), SIGKILL); }
+
+/* Rank 1 of five dies.  While the others replace it, process `dies` does, too; only then processes come, for both. */
+static coll_status replace_later(coll_comm **comm, int process, const plan *p)
+{
+    const struct itimerval moment = { .it_value = { .tv_usec = p->heal_ms * 1000 } };
+    coll_comm *next = *comm;
+    report r;
+    coll_status status = COLL_OK;
+
+    if (process == 1) die(0);
+    if (process >= p->members) return work(next, process, &r);
+    while (status == COLL_OK) status = coll_barrier(*comm);
+    if (process == p->dies) (void)signal(SIGALRM, die), (void)setitimer(ITIMER_REAL, &moment, NULL);
+    do status = coll_replace(*comm, &next);
+    while (status == COLL_ERR_PEER);
+    if (status < 0) return status;
+    if (!keeps_ranks(*comm, next, 1u << 1 | 1u << p->dies))
+        return fprintf(stderr, "%s: rank %d of %d was %d of %d\n", case_name, coll_rank(next), coll_size(next),
+                       coll_rank(*comm), coll_size(*comm)), COLL_ERR_SYSTEM;
+    coll_free(*comm);
+    *comm = next;
+    return work(next, process, &r);
+}
+
 static int replacing_main(const plan *p, int process)
 {
     static counter own;
     static const coll_allocator counting = { counter_allocate, counter_free, &own };
     const bool is_last = process == p->members - 1, is_new = process >= p->members;
+    const bool has_fewer = p->at_send == HAS_FEWER || p->at_send == HAS_ONE_PLACE;
     coll_config config = config_of(p);
     coll_comm *comm = NULL;
 
     config.allocator = &counting;
     config.rank = process, config.size = p->members;
     if (is_new) config.address = hosts;
-    if (p->at_send >= HAS_FEWER && !is_new) config.start_timeout_ms = JOIN_MS / 2, config.stall_timeout_ms = STALL_MS;
+    if (has_fewer && !is_new) config.start_timeout_ms = JOIN_MS / 2, config.stall_timeout_ms = STALL_MS;
     if (p->at_send == HAS_ONE_PLACE) config.elastic = 1, config.start_timeout_ms = CASE_SECONDS * 1000;
     coll_status status = is_new ? coll_join(&comm, &config) : coll_init(&comm, &config);
     if (status == COLL_OK)
-        status = p->at_send >= HAS_FEWER ? replace_some(&comm, process) : replace_in_turn(&comm, process, is_last ? &own : NULL);
+        status = p->at_send == HAS_LATER ? replace_later(&comm, process, p)
+               : has_fewer ? replace_some(&comm, process)
+               : replace_in_turn(&comm, process, is_last ? &own : NULL);
     if (status < 0) fprintf(stderr, "%s: process %d: %d: %s\n", case_name, process, (int)status, coll_error(comm));
     if (comm) coll_free(comm);
     return status < 0 ? 1 : own.blocks == 0 ? 0 : 3;
@@ -884,18 +913,21 @@ static int replacing_main(const plan *p, int process)
 static void run_replace(const void *at)
 {
     const plan *p = at;
+    const bool comes_later = p->at_send == HAS_LATER;
     int ports[MOST], started = 0, killed = 0;
 
     memset(board, 0, sizeof *board);
     members_at_first = 0;                         /* the order of numbers is another one                      */
     reserve_hosts(p->members, ports);
-    while (started <= p->members) (void)start(replacing_main, p, started++);
+    while (started < p->members + !comes_later) (void)start(replacing_main, p, started++);
     for (int ended = 0, status; ended < started; ended++) {
         CHECK(wait(&status) > 0, "%s: no process is left", case_name);
         const bool is_killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
         killed += is_killed;
         CHECK(is_killed || status == 0, "%s: a process ended with %#x", case_name, (unsigned)status);
-        if (is_killed && started < p->members + p->newcomers) (void)start(replacing_main, p, started++);
+        const int more = !comes_later ? 1 : killed == 2 ? p->newcomers : 0;
+        for (int i = 0; is_killed && i < more && started < p->members + p->newcomers; i++)
+            (void)start(replacing_main, p, started++);
     }
     CHECK(killed == (p->at_send >= HAS_FEWER ? 2 : p->newcomers), "%s: %d processes were killed", case_name, killed);
     const int half = REPLACES / 2 - 1, last = REPLACES - 1;           /* at the last one none calls           */
@@ -913,6 +945,12 @@ static void part_replace(void)
 
     run_case_within(CASE_SECONDS, run_replace, &fewer[0], "two of five are replaced by one, which takes longer than a stall");
     run_case_within(CASE_SECONDS, run_replace, &fewer[1], "two of five are replaced by one, and only one may wait");
+    for (int dies = 0; dies < 5; dies++)
+        for (int ms = 1; dies != 1 && ms < 1000; ms *= 9) {
+            const plan p = { .members = 5, .newcomers = 2, .at_send = HAS_LATER, .dies = dies, .heal_ms = ms };
+            snprintf(name, sizeof name, "rank 1 of five is replaced, and rank %d dies %d ms later", dies, ms);
+            run_case_within(CASE_SECONDS, run_replace, &p, name);
+        }
     for (int mode = 0; mode < MODE_COUNT; mode++) {
         const plan p = { .members = 4, .newcomers = REPLACES, .mode = mode, .dies = -1 };
         snprintf(name, sizeof name, "%s, %d replacements", modes[mode].name, REPLACES);

@@ -323,7 +323,7 @@ static void coll__events(coll__tcp *tcp)
         if (tcp->presence[r] == COLL__SAID_BYE) tcp->presence[r] = COLL__LEFT;
 }
 
-/* How many processes are ready to join (coll_tcp_join.h).  Waits for `wanted`, or for as many as may wait. */
+/* How many processes are ready to join (coll_tcp_join.h): waits for `wanted`, or for as many as may.  -1: a rank has failed. */
 static int coll__tcp_waiting(void *context, int wanted, int wait_ms)
 {
     coll__tcp *const tcp = (coll__tcp *)context;
@@ -334,7 +334,8 @@ static int coll__tcp_waiting(void *context, int wanted, int wait_ms)
         pthread_mutex_lock(&tcp->accept_lock);
         const int ready = coll__waiters_look(tcp);
         pthread_mutex_unlock(&tcp->accept_lock);
-        if (ready >= enough || coll__now() >= deadline || tcp->failure.status != COLL_OK) return ready;
+        if (ready >= enough || coll__now() >= deadline) return ready;
+        if (tcp->failure.status != COLL_OK) return -1;
         coll__io_wait_events(&tcp->io, COLL__YOUNG_MS);
         coll__events(tcp);
     }
