@@ -153,7 +153,7 @@ run-bench-tcp: $(TCP)/pair $(TCP)/link $(TCP)/overlap $(TCP)/start.ours $(TCP)/c
 	@for mpi in $(MPIS); do \
 	    if command -v mpicc.$$mpi > /dev/null; then $(MAKE) --no-print-directory $(TCP)/mpi.$$mpi $(TCP)/start.$$mpi; fi; \
 	done
-	@if [ -e /usr/include/gloo/config.h ]; then $(MAKE) --no-print-directory $(TCP)/gloo $(TCP)/start.gloo; fi
+	@if [ -e $(GLOO)/include/gloo/config.h ]; then $(MAKE) --no-print-directory $(TCP)/gloo $(TCP)/start.gloo; fi
 	@if [ -d $(ONECCL)/include/oneapi ]; then $(MAKE) --no-print-directory $(TCP)/oneccl $(TCP)/start.oneccl; fi
 	@python3 bench/tcp/compare.py --build $(TCP) $(COMPARE)
 
@@ -167,14 +167,16 @@ $(addprefix $(TCP)/start.,$(MPIS)): bench/common/mpi.c bench/tcp/start.c $(PARTS
 	@mkdir -p $(@D)
 	$(MPI_CC) mpicc$(suffix $@) $(WARN) -O2 $(CPPFLAGS) $(filter %.c,$^) -o $@
 
+# GLOO: where Gloo is installed.
+GLOO ?= /usr
 $(TCP)/gloo.o: bench/tcp/gloo.cc $(PARTS_bench)
 	@mkdir -p $(@D)
-	$(CXX) -std=c++14 -O2 -Wall -Wextra $(CPPFLAGS) -c $< -o $@
+	$(CXX) -std=c++17 -O2 -Wall -Wextra $(CPPFLAGS) -idirafter $(GLOO)/include -c $< -o $@
 
 $(TCP)/gloo: bench/common/solo.c $(TCP)/gloo.o $(PARTS_bench)
 $(TCP)/start.gloo: bench/tcp/start.c $(TCP)/gloo.o $(PARTS_bench)
 $(TCP)/gloo $(TCP)/start.gloo:
-	$(COMPILE) $(filter %.c %.o,$^) -o $@ -lgloo -lstdc++ -lm -pthread
+	$(COMPILE) $(filter %.c %.o,$^) -o $@ -L$(GLOO)/lib -lgloo -lstdc++ -lm -pthread
 
 ONECCL := build/peers/intel
 $(BUILD)/oneccl.o: bench/common/oneccl.cc $(PARTS_bench)

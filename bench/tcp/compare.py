@@ -8,7 +8,7 @@ library that is installed gloo, mpi.openmpi, mpi.mpich, mpi.intel and oneccl, wi
 allreduce, collectives, link, slow, sites, incast, overlap, start, counts.  README.md in bench/ tells how a figure is made.
 Ratios are time / time, so below 1 is faster.  link, slow, sites, incast and overlap need root.  The exit status is 0, or 1 when
 a program failed or a result was wrong; a target that is missed is a figure, not a failure."""
-import argparse, os, random, re, shutil, statistics, sys, tempfile, time
+import argparse, itertools, os, random, re, shutil, statistics, sys, tempfile, time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
 sys.dont_write_bytecode = True                    # nothing beside the sources
@@ -62,8 +62,9 @@ TINY_LINKS = [(2, 1, 0.01, '1M', GIGABIT, 1500, None, None)]
 
 # ---- the libraries that are measured
 
-INTEL = [word for name, value in (('I_MPI_FABRICS', 'ofi'), ('I_MPI_OFI_PROVIDER', 'tcp'), ('FI_TCP_IFACE', 'lo'),
-                                  ('CCL_ATL_SHM', '0')) for word in ('-genv', name, value)]
+INTEL = [word for name, value in (('I_MPI_FABRICS', 'ofi'), ('I_MPI_OFI_PROVIDER', 'tcp'), ('FI_TCP_IFACE', 'lo'))
+         for word in ('-genv', name, value)]
+NO_MEMORY = {'intel': ['-genv', 'I_MPI_COLL_INTRANODE', 'pt2pt'], 'oneccl': ['-genv', 'CCL_ATL_SHM', '0']}
 
 
 def peers(runner, ranks, folder):
@@ -90,9 +91,9 @@ def launch(runner, library, ranks, program):
                 '--mca', 'btl_tcp_if_include', 'lo', program], {}
     if library == 'mpich':                        # ch4:ucx or ch4:ofi, and no memory shared by the ranks
         return ['mpiexec.mpich', '-np', str(ranks), *([] if crowded else ['-bind-to', 'core']), program], {
-            'UCX_TLS': 'tcp,self', 'UCX_NET_DEVICES': 'lo', 'FI_PROVIDER': 'tcp', 'MPIR_CVAR_NOLOCAL': '1'}
+            'UCX_TLS': 'tcp,self', 'FI_PROVIDER': 'tcp', 'MPIR_CVAR_NOLOCAL': '1'}
     if library in ('intel', 'oneccl'):
-        return ['mpiexec.intel', '-n', str(ranks), *INTEL, program], {}
+        return ['mpiexec.intel', '-n', str(ranks), *INTEL, *NO_MEMORY[library], program], {}
     batch = ['chrt', '-b', '0'] if library == 'gloo' and shutil.which('chrt') else []        # it stalls for a tick otherwise
     return [runner.path('coll-run'), '-n', str(ranks), '--no-prefix', '-q', *batch, program], {'COLL_SHARE': '0'}
 
@@ -103,17 +104,17 @@ def loopback_bytes():
 
 
 def find_impostors(runner):
-    """Peers that do not use TCP are left out: their messages must show on the loopback.  On two ranks an alltoall of
-    4 MiB sends 4 MiB."""
+    """Peers that do not use TCP are left out: their messages must show on the loopback.  On two ranks an alltoall and an
+    allreduce of 4 MiB send 4 MiB or more."""
     runner.not_tcp = set()
     with tempfile.TemporaryDirectory() as folder:
-        for name, command, env in peers(runner, 2, folder):
+        for (name, command, env), call in itertools.product(peers(runner, 2, folder), ('alltoall', 'allreduce')):
             before = loopback_bytes()
-            status, _, err = runner.command([command + [name, runner.shared, '0.001', '4M', 'alltoall']], 60, env)
+            status, _, err = runner.command([command + [name, runner.shared, '0.001', '4M', call]], 60, env)
             carried = loopback_bytes() - before
             if status == 0 and carried < 5 * (4 << 20):
                 runner.not_tcp.add(name)
-                note('%s: only %d bytes went over the loopback: not TCP, left out' % (name, carried))
+                note('%s: of %s only %d bytes went over the loopback: not TCP, left out' % (name, call, carried))
 
 
 def measure(runner, group, rnd, is_full):

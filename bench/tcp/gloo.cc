@@ -135,7 +135,7 @@ template <operation *operation_of> void guarded(void *, long i)
 }
 
 // It uses what is no result as room for partial sums.
-library_way way(const char *name, void (*op)(void *, long)) { return library_way{name, op, nullptr, true}; }
+library_way way(const char *name, void (*op)(void *, long)) { return library_way{name, op, nullptr, true, false}; }
 
 // The store is passed by reference in older versions, as a shared pointer in newer ones.
 template <class Context, class Store, class Device>
