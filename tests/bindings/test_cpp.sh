@@ -59,11 +59,11 @@ check "nor is it const as an output" \
 make --no-print-directory config=plain "$(folder plain)/coll-run" "$(folder plain)/coll.o" || exit 1
 make --no-print-directory config=tsan "$(folder tsan)/coll.o" || exit 1
 run=$(folder plain)/coll-run object=$(folder plain)/coll.o
-asan="-fsanitize=address,undefined -fno-sanitize-recover=undefined"
+asan="-fsanitize=address,undefined -fno-sanitize=null,object-size,vptr,alignment -fno-sanitize-recover=undefined"
 # shellcheck disable=SC2086
 {
 check "the library with sanitizers" \
-    $CC -std=gnu11 -O1 -DCOLL__ONE_TIER $asan -fno-sanitize=null,object-size -c coll.c -o "$dir/asan.o"
+    $CC -std=gnu11 -O0 -DCOLL__ONE_TIER $asan -c coll.c -o "$dir/asan.o"
 check "the test with sanitizers" \
     $CXX -std=c++17 -O0 -g1 $asan tests/bindings/test_cpp.cpp "$dir/asan.o" -o "$dir/test_cpp" -pthread
 check "the test with the thread sanitizer" \

@@ -1,7 +1,8 @@
 #!/bin/sh
 # coll.h compiles everywhere it says it does: declarations as C99 to C++23, the implementation as C11, with every warning, on
-# gcc and clang, from the parts and from the single file; and it keeps to itself: no symbols but coll_..., no state.  It takes
-# a compiler half a minute each time, so code is made of what differs, once for each; the rest is only read.
+# gcc and clang, from the parts and from the single file, which has the same text; and it keeps to itself: no symbols but
+# coll_..., no state.  It takes a compiler half a minute each time, so code is made of what differs, once for each; the rest is
+# only read.
 #   CC: one of the compilers (default cc).  Needs gcc, g++, clang, clang++, nm: deps installs them.
 cd "$(dirname "$0")/../.." || exit 1
 top=$(pwd)
@@ -188,7 +189,7 @@ if grep -qw fma /proc/cpuinfo; then
         "clang -w -O2 -ffp-contract=fast -mfma -I '$top' bits.c -o bits && ./bits | grep fuses"
 fi
 
-# ---- the single file equals the parts, line for line after the preprocessor; and tests of both without code
+# ---- the single file equals the parts, line for line after the preprocessor: the rest is tested with it alone, without code
 text_of() { # folder file compiler flags...
     from=$1 file=$2; shift 2
     "$@" -E -P -dD -I "$from" "$file" | grep -v '^ *$'
@@ -202,59 +203,56 @@ for c in gcc clang; do
     done
     check "the declarations of the single file are those of the parts, $c" same use.c $c -std=c99
 done
-for from in "$top" "$top/single"; do
-    what=parts; [ "$from" = "$top" ] || what="single file"
+from=$top/single what="single file"
+for c in gcc clang; do
+    for std in c99 c11 c17 c2x; do
+        check "$what: declarations, $c -std=$std" $c -std=$std $WC -I "$from" -c use.c -o use.o
+    done
+    cxx=g++; [ $c = gcc ] || cxx=clang++
+    for std in c++11 c++14 c++17 c++20 c++2b; do
+        check "$what: declarations, $cxx -std=$std" $cxx -std=$std $W -I "$from" -c use.cc -o usecc.o
+    done
+    casts="-Wold-style-cast -Wzero-as-null-pointer-constant -Wsign-conversion -Wcast-qual"
+    [ $c = clang ] || casts="$casts -Wuseless-cast"
+    for std in c++11 c++14 c++17 c++20 c++2b; do
+        check "$what: what C++ programs use, $cxx -std=$std" $cxx -std=$std -fsyntax-only $W $casts -I "$from" use.cpp
+    done
+    read="$c -fsyntax-only $WC -I $from"
+    check "$what: the implementation as $c reads it, poll only" $read -std=gnu11 -DCOLL_NO_URING impl.c
+    check "$what: the same for any machine" $read -std=c11 -DCOLL__ONE_TIER impl.c
+    for std in c17 c2x; do check "$what: the same as $std" $read -std=$std -DCOLL__ONE_TIER impl.c; done
+done
+for mpi in openmpi mpich; do                  # -isystem: no warnings for mpi.h
+    at=-isystem$(mpicc.$mpi -show 2> /dev/null | tr ' ' '\n' | sed -n 's/^-I//p' | head -n 1)
     for c in gcc clang; do
-        for std in c99 c11 c17 c2x; do
-            check "$what: declarations, $c -std=$std" $c -std=$std $WC -I "$from" -c use.c -o use.o
-        done
-        cxx=g++; [ $c = gcc ] || cxx=clang++
-        for std in c++11 c++14 c++17 c++20 c++2b; do
-            check "$what: declarations, $cxx -std=$std" $cxx -std=$std $W -I "$from" -c use.cc -o usecc.o
-        done
-        casts="-Wold-style-cast -Wzero-as-null-pointer-constant -Wsign-conversion -Wcast-qual"
-        [ $c = clang ] || casts="$casts -Wuseless-cast"
-        for std in c++11 c++14 c++17 c++20 c++2b; do
-            check "$what: what C++ programs use, $cxx -std=$std" $cxx -std=$std -fsyntax-only $W $casts -I "$from" use.cpp
-        done
-        read="$c -fsyntax-only $WC -I $from"
-        check "$what: the implementation as $c reads it, poll only" $read -std=gnu11 -DCOLL_NO_URING impl.c
-        check "$what: the same for any machine" $read -std=c11 -DCOLL__ONE_TIER impl.c
-        for std in c17 c2x; do check "$what: the same as $std" $read -std=$std -DCOLL__ONE_TIER impl.c; done
+        check "$what: with $mpi, implementation, $c" $c -std=c11 -fsyntax-only $WC -DCOLL_WITH_MPI -DCOLL__ONE_TIER \
+            -DCOLL_NO_URING "$at" -I "$from" impl.c
     done
-    for mpi in openmpi mpich; do                  # -isystem: no warnings for mpi.h
-        at=-isystem$(mpicc.$mpi -show 2> /dev/null | tr ' ' '\n' | sed -n 's/^-I//p' | head -n 1)
-        for c in gcc clang; do
-            [ $c = gcc ] || [ "$from" = "$top" ] || continue
-            check "$what: with $mpi, implementation, $c" $c -std=c11 -fsyntax-only $WC -DCOLL_WITH_MPI -DCOLL__ONE_TIER \
-                -DCOLL_NO_URING "$at" -I "$from" impl.c
-        done
-        check "$what: with $mpi, declarations, C99" gcc -std=c99 -fsyntax-only $WC -DCOLL_WITH_MPI "$at" -I "$from" use.c
-        check "$what: with $mpi, declarations, C++11" g++ -std=c++11 -fsyntax-only $W -DCOLL_WITH_MPI "$at" -I "$from" use.cc
+    check "$what: with $mpi, declarations, C99" gcc -std=c99 -fsyntax-only $WC -DCOLL_WITH_MPI "$at" -I "$from" use.c
+    check "$what: with $mpi, declarations, C++11" g++ -std=c++11 -fsyntax-only $W -DCOLL_WITH_MPI "$at" -I "$from" use.cc
+done
+check "$what: implementation after system headers, gnu11" gcc -std=gnu11 -fsyntax-only $W -I "$from" late.c
+says "$what: the same with -std=c11 says what to do" "before any system header" \
+    gcc -std=c11 -fsyntax-only -I "$from" late.c
+check "$what: declared first, implemented later in one file" gcc -std=gnu11 -fsyntax-only $W -I "$from" twice.c
+says "$what: in C++ says what to do" "one .c file" g++ -DCOLL_IMPLEMENTATION -I "$from" -c main.cc -o bad.o
+for c in gcc clang; do
+    for std in c99 gnu99; do
+        says "$what: $c -std=$std says what to do" "this file with -std=c11" $c -std=$std -I "$from" -fsyntax-only impl.c
     done
-    check "$what: implementation after system headers, gnu11" gcc -std=gnu11 -fsyntax-only $W -I "$from" late.c
-    says "$what: the same with -std=c11 says what to do" "before any system header" \
-        gcc -std=c11 -fsyntax-only -I "$from" late.c
-    check "$what: declared first, implemented later in one file" gcc -std=gnu11 -fsyntax-only $W -I "$from" twice.c
-    says "$what: in C++ says what to do" "one .c file" g++ -DCOLL_IMPLEMENTATION -I "$from" -c main.cc -o bad.o
-    for c in gcc clang; do
-        for std in c99 gnu99; do
-            says "$what: $c -std=$std says what to do" "this file with -std=c11" $c -std=$std -I "$from" -fsyntax-only impl.c
-        done
-        for flags in -ffast-math -Ofast -ffinite-math-only; do
-            says "$what: $c $flags is refused, in one line" "without -ffast-math" $c -std=c11 -w $flags -I "$from" \
-                -c impl.c -o bad.o
-        done
-        check "$what: $c for another system is the portable half, without a warning" $c -std=c11 -U__linux__ $WC -I "$from" \
-            -fsyntax-only impl.c
+    for flags in -ffast-math -Ofast -ffinite-math-only; do
+        says "$what: $c $flags is refused, in one line" "without -ffast-math" $c -std=c11 -w $flags -I "$from" \
+            -c impl.c -o bad.o
     done
-    says "$what: the x87 is refused, gcc" "msse2 -mfpmath=sse" gcc -mfpmath=387 -std=c11 -I "$from" -c impl.c -o bad.o
-    says "$what: both units are refused, gcc" "msse2 -mfpmath=sse" gcc -mfpmath=sse+387 -std=c11 -I "$from" -c impl.c -o bad.o
-    says "$what: an i686 without SSE2, clang" "msse2 -mfpmath=sse" clang -m32 -march=pentium3 -std=c11 -I "$from" \
+    check "$what: $c for another system is the portable half, without a warning" $c -std=c11 -U__linux__ $WC -I "$from" \
         -fsyntax-only impl.c
-    for flags in -funsafe-math-optimizations -freciprocal-math -fno-signed-zeros; do
-        says "$what: gcc $flags is refused" "without -ffast-math" gcc -std=c11 $flags -I "$from" -c impl.c -o bad.o
-    done
+done
+says "$what: the x87 is refused, gcc" "msse2 -mfpmath=sse" gcc -mfpmath=387 -std=c11 -I "$from" -c impl.c -o bad.o
+says "$what: both units are refused, gcc" "msse2 -mfpmath=sse" gcc -mfpmath=sse+387 -std=c11 -I "$from" -c impl.c -o bad.o
+says "$what: an i686 without SSE2, clang" "msse2 -mfpmath=sse" clang -m32 -march=pentium3 -std=c11 -I "$from" \
+    -fsyntax-only impl.c
+for flags in -funsafe-math-optimizations -freciprocal-math -fno-signed-zeros; do
+    says "$what: gcc $flags is refused" "without -ffast-math" gcc -std=c11 $flags -I "$from" -c impl.c -o bad.o
 done
 
 check "the sizes of the house" sh "$top/tests/style.sh"

@@ -4,7 +4,7 @@
 #              bits, and the error for each missing part; no symbol of such a part is in the program
 #   refused    contradictions, removed switches, unknown words, switches that are 0: an #error with its sentence
 #   handshakes   two ranks over TCP that were compiled with different parts and sizes
-#   calls      whole tests of the library with two sets of switches, drawn from five: the features that remain have the same bits
+#   calls      whole tests of the library with a set of switches, drawn from five: the features that remain have the same bits
 #
 #   usage: [COLL_TEST_SEED=...] [COLL_TEST_SCALE=...] sh tests/build/test_switches.sh [PART...]
 #
@@ -165,7 +165,7 @@ parts() {
     try clang "large sizes" -DCOLL_BLOCK_BYTES=16384 -DCOLL_CACHED_CALLS=33 -DCOLL_OVERLAP=64 -DCOLL_RECORDS=1000 \
         -DCOLL_PACK_BYTES=1048576 -DCOLL_SHORT_BYTES=131072
     set=0
-    while [ "$set" -lt "$(scaled 10)" ]; do
+    while [ "$set" -lt "$(scaled 6)" ]; do
         flags=$(draw $((1000 + set)) set)
         try "$(draw $((2000 + set)) compiler)" "random $set: ${flags:-nothing left out}" $flags
         set=$((set + 1))
@@ -278,7 +278,7 @@ handshakes() {
 
 calls() {
     config=plain given=$CPPFLAGS
-    all_calls=$(scaled 2)
+    all_calls=$(scaled 1)
     for set in $(awk -v seed="$seed" 'BEGIN { srand(seed % 2147483647); for (i = 1; i <= 5; i++) print rand(), i }' | sort \
         | awk -v most="$all_calls" 'NR <= most { print $2 }'); do
         case $set in
