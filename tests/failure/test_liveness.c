@@ -1,5 +1,6 @@
 /* test_liveness.c - the failure detector: a rank is reported never before liveness_timeout_ms of silence, and always by that plus
- * one heartbeat interval.
+ * one heartbeat interval.  Silence begins with the last heartbeat.  On a busy machine that one may be up to two intervals older
+ * than the event, because the next one was late; test_members checks the limit exactly, in simulated time.
  *
  *     test_liveness [PART,...]          PART: short, long, frozen, forked, links
  *
@@ -190,7 +191,7 @@ static void long_case(const void *arg)
         if (i == s.victim) continue;
         CHECK(r->status == COLL_ERR_PEER && strstr(r->cause, name) && strstr(r->cause, "no heartbeat"),
               "%s: rank %d: %d \"%s\"", case_name, i, (int)r->status, r->cause);
-        CHECK(after >= LIVENESS_MS - 5, "%s: rank %d failed after %d ms", case_name, i, after);
+        CHECK(after >= LIVENESS_MS - BEAT_MS, "%s: rank %d failed after %d ms", case_name, i, after);
         CHECK(after <= support_scaled(LIVENESS_MS + BEAT_MS + SLACK_MS), "%s: rank %d failed after %d ms", case_name, i, after);
     }
     kill(board->pids[s.victim], SIGKILL);
@@ -266,7 +267,7 @@ static void link_case(const void *arg)
         const int after = (int)(r->known_at - board->event_at);
         CHECK(r->status == COLL_ERR_PEER && strstr(r->cause, "the link between ") && strstr(r->cause, one)
               && strstr(r->cause, two), "%s: rank %d: %d \"%s\"", case_name, i, (int)r->status, r->cause);
-        CHECK(after >= LIVENESS_MS - 5, "%s: rank %d got the error after %d ms", case_name, i, after);
+        CHECK(after >= LIVENESS_MS - BEAT_MS, "%s: rank %d got the error after %d ms", case_name, i, after);
         CHECK(after <= support_scaled(LIVENESS_MS + 2 * BEAT_MS + (s.is_idle ? 1000 : 0) + SLACK_MS + (a > 0 ? 200 : 0)),
               "%s: rank %d got the error after %d ms", case_name, i, after);
     }
