@@ -273,7 +273,7 @@ suite switches           sh tests/build/test_switches.sh
 suite packages           sh tests/build/test_packages.sh
 waits portable           sh tests/build/test_portable.sh
 waits edge               sh tests/build/test_edge.sh
-suite collectives-tsan   scaled 0.15 program tsan test_collectives
+suite collectives-tsan   scaled 0.15 program tsan test_collectives threads,tcp-uring,hybrid
 suite compile            sh tests/build/test_compile.sh
 suite nccl               sh tests/transports/test_nccl.sh debug
 suite mpi                sh tests/transports/test_mpi.sh
@@ -291,7 +291,7 @@ suite stacks-plain       program plain test_stacks
 waits errors             program asan test_errors
 waits faults             program asan test_faults
 waits failure-tsan       program tsan test_failure tcp-poll,threads alive,orphans,abort,dump,threads
-waits errors-tsan        program tsan test_errors
+waits errors-tsan        program tsan test_errors threads,tcp-uring,hybrid
 waits security-tsan      program tsan test_security handshakes,crowds,changes
 waits middle             program asan test_middle
 waits crowded            program asan test_crowded
@@ -330,7 +330,7 @@ suite bykey-tsan         scaled 0.3 program tsan test_bykey match,storm
 suite soak               program asan test_soak 4
 suite leaks              program release test_leaks
 suite sim-large          program release test_sim 65536
-suite arena-tsan         program tsan test_arena
+suite arena-tsan         program tsan test_arena crowd,enough
 waits allocations-hybrid program asan test_allocations hybrid
 waits allocations-tsan   program tsan test_allocations threads
 suite shared-tsan        program tsan test_shared
@@ -340,7 +340,7 @@ waits freed-tsan         program tsan test_freed threads,tcp-poll barrier,test,a
 suite identity           program asan test_identity
 suite identity-tsan      scaled 0.5 program tsan test_identity
 suite requests-tsan      program tsan test_requests
-suite ahead-tsan         program tsan test_ahead
+suite ahead-tsan         program tsan test_ahead threads,hybrid
 suite background         program asan test_background
 suite background-tsan    scaled 0.3 program tsan test_background hybrid
 suite rails              program asan test_rails

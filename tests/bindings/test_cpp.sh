@@ -57,15 +57,13 @@ check "nor is it const as an output" \
 
 # ---- the contract
 make --no-print-directory config=plain "$(folder plain)/coll-run" "$(folder plain)/coll.o" || exit 1
-make --no-print-directory config=tsan "$(folder tsan)/coll.o" || exit 1
+for config in asan tsan; do make --no-print-directory config=$config "$(folder $config)/coll.o" || exit 1; done
 run=$(folder plain)/coll-run object=$(folder plain)/coll.o
 asan="-fsanitize=address,undefined -fno-sanitize=null,object-size,vptr,alignment -fno-sanitize-recover=undefined"
 # shellcheck disable=SC2086
 {
-check "the library with sanitizers" \
-    $CC -std=gnu11 -O0 -DCOLL__ONE_TIER $asan -c coll.c -o "$dir/asan.o"
 check "the test with sanitizers" \
-    $CXX -std=c++17 -O0 -g1 $asan tests/bindings/test_cpp.cpp "$dir/asan.o" -o "$dir/test_cpp" -pthread
+    $CXX -std=c++17 -O0 -g1 $asan tests/bindings/test_cpp.cpp "$(folder asan)/coll.o" -o "$dir/test_cpp" -pthread
 check "the test with the thread sanitizer" \
     $CXX -std=c++17 -O0 -g1 -fsanitize=thread tests/bindings/test_cpp.cpp "$(folder tsan)/coll.o" -o "$dir/test_tsan" -pthread
 check "the test without exceptions" \

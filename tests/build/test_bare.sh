@@ -46,7 +46,6 @@ same() { # name, boards, noise, source
 same calls 2 0 tests/build/bare_calls.c
 same calls 4 200 tests/build/bare_calls.c
 same train 2 200 examples/bare/train.c
-same train 4 0 examples/bare/train.c
 
 # ---- a line on which nothing comes through
 OUT="$dir/train" REUSE=yes sh examples/bare/run.sh 2 65536 > "$dir/log" 2>&1

@@ -31,12 +31,12 @@ row 1    test_sentences
 row 1    test_shm_handshake
 row 1    test_shortages
 row 1    test_launchers
-row 1    test_errors threads,tcp-poll,hybrid
+row 1    test_errors threads,tcp-poll
 row 1    test_failure tcp-poll,threads ends,alive,orphans,abort,shrink,astray,dump,stall
 row 1    test_faults tcp-poll
 row 1    test_liveness short,long,frozen
-row 0.2  test_shrink poll,hybrid modes,pairs,late,chance
-row 1    test_freed threads,tcp-poll,hybrid
+row 0.2  test_shrink poll modes,pairs,late,chance
+row 1    test_freed threads,tcp-poll
 row 0.2  test_waiting threads,tcp-poll
 row 1    test_orders threads,tcp-poll
 row 0.2  test_background

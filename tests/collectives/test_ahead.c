@@ -4,6 +4,7 @@
  *
  *     test_ahead [WORLD,...]         of threads, tcp-domain, joined; COLL_TEST_SEED=...: other calls, other pauses */
 #define COLL_IMPLEMENTATION
+#define COLL__ONE_TIER 1
 #include "../../coll.h"
 
 #include "../support/check.h"

@@ -5,6 +5,7 @@
  * Bytes are those of a simulated job, for 24 leaves in equal runs and for random splits.  The manual's bound is computed here
  * from the number of nodes, which this file counts by itself.  Bits: test_leaves. */
 #define COLL_IMPLEMENTATION
+#define COLL__ONE_TIER 1
 #include "../../coll.h"
 
 #include "../support/check.h"

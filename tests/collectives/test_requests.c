@@ -1,6 +1,7 @@
 /* test_requests.c - the memory of requests: a new request gets that of a freed one (core/engine/coll_request_pool.h).  They may
  * be freed by any thread, while others are started, and after their communicator; and nothing is lost, nor kept without bound. */
 #define COLL_IMPLEMENTATION
+#define COLL__ONE_TIER 1
 #include "../../coll.h"
 
 #include "../support/check.h"

@@ -4,6 +4,7 @@
  *
  *     test_steady [WORLD,...]                       of threads, sim, tcp; with all of them where none is named */
 #define COLL_IMPLEMENTATION
+#define COLL__ONE_TIER 1
 #include "../../coll.h"
 
 #include "../support/check.h"

@@ -1,6 +1,7 @@
 /* test_unused - arguments that a rank does not need are not read: the buffer, the counts and the offsets that only the root has
  * may be any pointer on other ranks, in every world. */
 #define COLL_IMPLEMENTATION
+#define COLL__ONE_TIER 1
 #include "../../coll.h"
 
 #include "../support/check.h"

@@ -3,6 +3,7 @@
  *
  *     test_allocations [WORLD,...]                  of alone, threads, sim, tcp, joined; with all of them where none is named */
 #define COLL_IMPLEMENTATION
+#define COLL__ONE_TIER 1
 #include "../../coll.h"
 
 #include "../support/check.h"

@@ -15,7 +15,7 @@ conclusion() { # status what
 }
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
-$CC -std=c11 -O2 -fPIC -shared coll.c -o "$dir/libcoll.so" -pthread; conclusion $? "the library"
+$CC -std=c11 -O0 -DCOLL__ONE_TIER -fPIC -shared coll.c -o "$dir/libcoll.so" -pthread; conclusion $? "the library"
 W="-std=c++11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Werror -I."
 
 # ---- Vowpal Wabbit

@@ -5,6 +5,7 @@
 #   usage: test_mpi.sh [openmpi|mpich...]      COLL_TEST_SEED=... replays the random programs
 cd "$(dirname "$0")/../.." || exit 1
 passed=0 failed=0
+seed=${COLL_TEST_SEED:-$(date +%s)}
 log=$(mktemp) || exit 1
 trap 'rm -f "$log" "$log.out" "$log.sums"' EXIT
 
@@ -93,28 +94,26 @@ for mpi in ${*:-openmpi mpich}; do
         job 1 auto 5 "$build/mpi_contract" kinds,numbers
         unset MPIR_CVAR_ODD_EVEN_CLIQUES
     fi
-    for n in 2 3 4 5 8; do
-        job 1 auto $n "$build/mpi_random" "${COLL_TEST_SEED:-$(date +%s)}" 2 60
-        job 1 messages $n "$build/mpi_random" "${COLL_TEST_SEED:-$(date +%s)}" 1 60
-    done
+    for n in 2 5 8; do job 1 auto $n "$build/mpi_random" "$seed" 2 60; done
+    for n in 3 4; do job 1 messages $n "$build/mpi_random" "$seed" 1 60; done
     for case in mismatch counts aborted left-native left-engine left-derived pending late arguments configured finalized; do
         job 3 auto 3 "$build/mpi_failure" $case
     done
     for case in mismatch counts aborted left-native left-derived pending late; do job 3 auto 3 "$crowds/mpi_failure" $case; done
     job 1 auto 3 "$crowds/mpi_contract" kinds,cells
-    for n in 2 3 5; do
-        for part in mixed races; do job 1 auto $n "$crowds/mpi_forms" "${COLL_TEST_SEED:-$(date +%s)}" $part; done
-        job 1 auto $n "$crowds/mpi_random" "${COLL_TEST_SEED:-$(date +%s)}" 1 60
-    done
+    for n in 2 3; do for part in mixed races; do job 1 auto $n "$crowds/mpi_forms" "$seed" $part; done; done
+    job 1 auto 5 "$crowds/mpi_forms" "$seed" mixed
+    job 1 auto 4 "$crowds/mpi_random" "$seed" 1 60
     for case in mismatch counts left-engine pending; do job 3 messages 3 "$build/mpi_failure" $case; done
     job 3 native 3 "$build/mpi_failure" refused
     for mode in auto messages; do job 1 $mode 3 "$build/mpi_waiting"; done
     for mode in auto messages blocking; do job 1 $mode 3 "$build/mpi_strides"; done
     for case in barrier broadcast used prepared recv test any send source others; do
-        for kind in "a dup" "that of coll_init"; do job 1 auto 4 "$build/mpi_freed" $case "$kind"; done
+        job 1 auto 4 "$build/mpi_freed" $case "a dup"
         job 1 messages 4 "$build/mpi_freed" $case "a split"
     done
     job 1 messages 4 "$build/mpi_freed" barrier "one of many"
+    for case in barrier send others; do job 1 auto 4 "$build/mpi_freed" $case "that of coll_init"; done
     digits 3
     unknown_way
     unlike_ways

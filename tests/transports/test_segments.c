@@ -24,6 +24,7 @@ static void hook_open(const char *text);
 #define pthread_mutex_trylock(lock) hook_trylock(lock, #lock)
 #define readlink(...) (hook_open(#__VA_ARGS__), (readlink)(__VA_ARGS__))
 #define COLL_IMPLEMENTATION
+#define COLL__ONE_TIER 1
 #include "../../coll.h"
 #undef pthread_mutex_unlock
 #undef pthread_mutex_lock
