@@ -8,6 +8,9 @@
 
 #include <algorithm>
 #include <climits>
+#include <iomanip>
+#include <random>
+#include <sstream>
 #include <utility>
 
 namespace coll_torch {
@@ -49,47 +52,77 @@ static void announce(void *context, const char *address)
     put(*it->store, address_key, address);
 }
 
-/* Rank 0 listens at any port, and publishes its address in the store. */
-void Group::meet(const Settings &settings)
+static std::string address_of_rank_0(c10d::Store &store, Milliseconds limit)
 {
-    const bool by_store = size_ > 1 && !settings.host.empty();
+    try {
+        store.wait({ address_key }, limit);
+    } catch (const std::exception &wrong) {
+        const std::string why = wrong.what();     /* in the lines below the first one: a stack of calls */
+        std::rethrow_exception(failure("rank 0 has published no address in the store after " + std::to_string(limit.count())
+                                       + " ms (" + why.substr(0, why.find('\n')) + ")"));
+    }
+    const std::string address = look_up(store, address_key);
+    if (address.compare(0, 1, failure_mark) == 0) throw std::runtime_error(address.substr(1));
+    return address;
+}
+
+std::atomic<bool> interpreter_ends{ false };
+
+/* Rank 0 listens at any port, and publishes its address in the store. */
+static coll_comm *meet(const Settings &settings)
+{
+    const bool ended_before = interpreter_ends;
+    const auto deadline = Clock::now() + settings.timeout;
+    const bool by_store = settings.size > 1 && !settings.host.empty();
     const std::string world = "torch " + settings.name;
     std::string address = (settings.host == "*" ? "" : settings.host) + ":0";
-    Announcement announcement{ store_.get(), false };
+    Announcement announcement{ settings.store.get(), false };
+    coll_comm *comm = nullptr;
     coll_config config{};
 
-    if (by_store && rank_ > 0) {
-        address = look_up(*store_, address_key);
-        if (address.compare(0, 1, failure_mark) == 0) throw std::runtime_error(address.substr(1));
-    }
-    config.rank = rank_, config.size = size_;
+    if (by_store && settings.rank > 0) address = address_of_rank_0(*settings.store, settings.timeout);
+    config.rank = settings.rank, config.size = settings.size;
     config.world = world.c_str();
-    config.start_timeout_ms = as_ms(timeout());
+    config.start_timeout_ms = as_ms(std::chrono::duration_cast<Milliseconds>(deadline - Clock::now()));
     config.background = COLL_ON;
     if (by_store) {
         config.address = address.c_str();
-        if (rank_ == 0) config.tcp.listening = announce, config.tcp.listening_context = &announcement;
+        if (settings.rank == 0) config.tcp.listening = announce, config.tcp.listening_context = &announcement;
     }
-    if (coll_init(&comm, &config) < 0) {
+    const coll_status status = coll_init(&comm, &config);
+    while (interpreter_ends && !ended_before) pause(); /* it would end this thread with std::terminate */
+    if (status < 0) {
         const std::string why = coll_error(nullptr);
-        if (by_store && rank_ == 0 && !announcement.is_made) put(*store_, address_key, failure_mark + why);
+        if (by_store && settings.rank == 0 && !announcement.is_made) put(*settings.store, address_key, failure_mark + why);
         std::rethrow_exception(failure(why));
     }
+    return comm;
+}
+
+/* Not the same as that of any other group; in a set, in the order of the ranks. */
+static std::string new_handle(int rank)
+{
+    std::random_device random;
+    std::ostringstream text;
+
+    text << "coll/" << std::setw(8) << std::setfill('0') << rank << "/" << getpid() << std::hex;
+    for (int i = 0; i < 4; i++) text << "-" << random();
+    return text.str();
 }
 
 Group::Group(const Settings &settings)
     : Base(settings.rank, settings.size), timeout_ms(settings.timeout.count()),
-      options_(c10::make_intrusive<Options>("coll", settings.timeout)), store_(settings.store), host_(settings.host),
-      owner(getpid())
+      options_(c10::make_intrusive<Options>("coll", settings.timeout)), root_store(settings.store), store_(settings.store),
+      host_(settings.host), handle_(new_handle(settings.rank)), owner(getpid())
 {
     options_->group_name = settings.name;
-    meet(settings);
+    if (!settings.is_alone) comm = meet(settings);
     doorbell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (doorbell < 0) {
         coll_free(comm);
         std::rethrow_exception(failure("the process group cannot have a descriptor for its thread (eventfd)"));
     }
-    runner = std::thread([this] { run(); });
+    if (comm) runner = std::thread([this] { run(); });
 }
 
 Group::~Group()
@@ -139,6 +172,7 @@ void Group::note(coll_status status)
     error = status == COLL_ERR_TIMEOUT ? c10d::ErrorType::TIMEOUT
             : status == COLL_ERR_PEER  ? c10d::ErrorType::REMOTE_ERROR
                                        : c10d::ErrorType::COMM_ERROR;
+    Hooks::fail(hooks, endings);
 }
 
 bool Group::end_those_that_are_over()
@@ -184,7 +218,7 @@ void Group::run()
         const bool has_ended = end_those_that_are_over(), has_begun = take();
         {
             const std::lock_guard<std::mutex> lock(mutex);
-            is_leaving = closing && queue.empty();
+            is_leaving = leaving && queue.empty();
         }
         if (is_leaving && may_leave()) break;
         if (has_begun || has_ended) busy_until = Clock::now() + spin_time;
@@ -193,12 +227,13 @@ void Group::run()
     }
     std::unique_lock<std::mutex> lock(mutex);
     coll_comm *const left = comm;
+    const std::string end = closed ? "destroyed" : "reconfigured";
     comm = nullptr;
     lock.unlock();
     coll_free(left);
     running.insert(running.end(), waiting.begin(), waiting.end());
     for (const Handle &one : running) {
-        one->end("the process group was destroyed before this operation was finished");
+        one->end("the process group was " + end + " before this operation was finished");
         Hooks::over(hooks, endings, *one);
     }
     running.clear(), waiting.clear(), chain.reset();
@@ -213,6 +248,18 @@ void Group::end_on_purpose(const std::string &why)
     wake();
 }
 
+/* With runner_mutex. */
+void Group::leave()
+{
+    {
+        const std::lock_guard<std::mutex> lock(mutex);
+        leaving = true;
+        leave_by = Clock::now() + std::min(timeout(), Milliseconds(10000));
+        wake();
+    }
+    if (runner.joinable()) runner.join();
+}
+
 void Group::close()
 {
     if (getpid() != owner) {
@@ -221,11 +268,10 @@ void Group::close()
     }
     {
         const std::lock_guard<std::mutex> lock(mutex);
-        closing = true;
-        leave_by = Clock::now() + std::min(timeout(), Milliseconds(10000));
-        wake();
+        closed = true;
     }
-    if (runner.joinable()) runner.join();
+    const std::lock_guard<std::mutex> of_runner(runner_mutex);
+    leave();
     endings->close();
 }
 
@@ -243,11 +289,15 @@ Handle Group::begin(const Handle &work, coll_kind kind, Milliseconds limit)
     if (getpid() != owner) std::rethrow_exception(failure("a process group cannot be used in a forked child"));
     const std::lock_guard<std::mutex> lock(mutex);
 
-    if (closing) std::rethrow_exception(failure("the process group has been destroyed"));
+    if (closed) std::rethrow_exception(failure("the process group has been destroyed"));
+    if (leaving || !comm) std::rethrow_exception(failure("the process group is connected to no one; reconfigure connects it"));
     work->call.kind = kind;
     work->call.timeout_ms = as_ms(limit > kNoTimeout ? limit : timeout());
     work->number = work->is_message() ? ++messages : ++made;
-    work->fails = [this](coll_status status) { note(status); };
+    work->over = [this](const Work &one, bool is_well) {
+        if (is_well) hooks->succeed(one);
+        else note(one.status);
+    };
     if (coalescing == std::this_thread::get_id()) coalesced.push_back(work);
     hooks->begun();
     queue.push_back(work);
@@ -294,12 +344,52 @@ void Hooks::set(std::function<void(std::shared_ptr<c10d::WorkInfo>)> hook)
     function = std::move(hook);
 }
 
+template <class Hook> void Hooks::put(Table<Hook> &table, int64_t number, Hook hook)
+{
+    auto one = hook ? std::make_shared<Hook>(std::move(hook)) : nullptr;    /* the old one is freed without the lock */
+    const std::lock_guard<std::mutex> lock(mutex);
+
+    if (one) one.swap(table[number]);
+    else if (const auto old = table.find(number); old != table.end()) one.swap(old->second), table.erase(old);
+}
+
+/* Without the lock: a hook may take itself away. */
+template <class Hook, class... Arguments> void Hooks::call(const Table<Hook> &table, const Arguments &...arguments)
+{
+    std::vector<std::shared_ptr<Hook>> all;
+    {
+        const std::lock_guard<std::mutex> lock(mutex);
+        for (const auto &one : table) all.push_back(one.second);
+    }
+    for (const auto &hook : all) {
+        try {
+            (*hook)(arguments...);
+        } catch (const std::exception &wrong) {
+            TORCH_WARN("coll: a hook has failed: ", wrong.what());
+        }
+    }
+}
+
+/* On another thread, so that operations end at once; the end of the program waits for it. */
+void Hooks::fail(const std::shared_ptr<Hooks> &hooks, const std::shared_ptr<Endings> &endings)
+{
+    {
+        const std::lock_guard<std::mutex> lock(hooks->mutex);
+        if (hooks->at_failure.empty()) return;
+    }
+    Endings::hand(endings, [hooks] { hooks->call(hooks->at_failure); });
+}
+
+/* What is taken from the tables is freed without the lock. */
 void Hooks::forget()
 {
     std::function<void(std::shared_ptr<c10d::WorkInfo>)> hook;
+    Table<AtFailure> failures;
+    Table<AtSuccess> successes;
     const std::lock_guard<std::mutex> lock(mutex);
 
-    if (!is_serving) function.swap(hook);         /* freed without the lock */
+    if (!is_serving) function.swap(hook);
+    at_failure.swap(failures), at_success.swap(successes);
 }
 
 void Hooks::begun()
@@ -389,6 +479,44 @@ c10::intrusive_ptr<c10d::Backend> Group::shrink(const std::vector<int64_t> &excl
     }
     if (flags & abort_first) abort();
     return another(c10::make_intrusive<c10d::PrefixStore>(name, store_), options, rank, size);
+}
+
+Begun Group::reconnect(int64_t uuid, const std::vector<std::string> &handles, Milliseconds limit)
+{
+    const std::lock_guard<std::mutex> one_at_a_time(reconnecting);
+    const auto own = std::find(handles.begin(), handles.end(), handle_);
+
+    if (getpid() != owner) std::rethrow_exception(failure("a process group cannot be used in a forked child"));
+    TORCH_CHECK(own != handles.end(), "coll: reconfigure without the handle of this rank, ", handle_);
+    TORCH_CHECK(std::set<std::string>(handles.begin(), handles.end()).size() == handles.size(),
+                "coll: reconfigure with a handle twice");
+    TORCH_CHECK(uuids.insert(uuid).second, "coll: reconfigure with the uuid ", uuid, ", which was already used");
+    {
+        const std::lock_guard<std::mutex> of_runner(runner_mutex);
+        leave();
+        const std::lock_guard<std::mutex> lock(mutex);
+        if (closed) std::rethrow_exception(failure("the process group has been destroyed"));
+    }
+    const std::string part = "reconfigure/" + std::to_string(uuid) + "/" + handles[0];
+    const Settings settings{ c10::make_intrusive<c10d::PrefixStore>(part, root_store),
+                             static_cast<int>(own - handles.begin()),
+                             static_cast<int>(handles.size()),
+                             limit > kNoTimeout ? limit : timeout(),
+                             options_->group_name + "/" + std::to_string(uuid),
+                             host_.empty() ? "*" : host_ };
+    coll_comm *const met = meet(settings);
+    const std::lock_guard<std::mutex> of_runner(runner_mutex);
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (closed) {
+        coll_free(met);
+        std::rethrow_exception(failure("the process group has been destroyed"));
+    }
+    renumber(settings.rank, settings.size);
+    store_ = settings.store;
+    made = 0, messages = 0, monitored = 0, error = c10d::ErrorType::SUCCESS;
+    comm = met, leaving = false;
+    runner = std::thread([this] { run(); });
+    return c10::make_intrusive<Several>(rank_, c10d::OpType::UNKNOWN, std::vector<Handle>());
 }
 
 /* ---- a barrier that names missing ranks: through the store, so that the communicator survives a late rank ---- */

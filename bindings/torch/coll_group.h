@@ -11,7 +11,9 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <map>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include <unistd.h>
@@ -29,7 +31,11 @@ struct Settings {
     std::string name;                             /* distinguishes groups that connect at one address                     */
     std::string host;                             /* where rank 0 listens; "*": the library knows; "": its environment
                                                      tells all ranks, and the store is not used                        */
+    bool is_alone = false;                        /* it has no other ranks before reconnect                            */
 };
+
+/* Set when the program ends.  A thread that is connecting then does not return to Python, which has no place for it any more. */
+extern std::atomic<bool> interpreter_ends;
 
 /* How a sum goes over the wire (coll_call.wire, ...). */
 struct Wire {
@@ -57,17 +63,31 @@ private:
 };
 using LeafSums = std::vector<std::shared_ptr<LeafSum>>;
 
-/* The calls of the hook of a program (registerOnCompletionHook), one after the other, and the operations that have not ended. */
+/* The functions of a program that a group calls, and the operations that have not ended. */
 class Hooks {
 public:
+    /* registerOnCompletionHook: for each operation, one after the other. */
     static void over(const std::shared_ptr<Hooks> &hooks, const std::shared_ptr<Endings> &endings, const Work &work);
     void begun();
     void wait();                                  /* until no operation runs, and the hook has returned */
     void set(std::function<void(std::shared_ptr<c10d::WorkInfo>)> hook);
+
+    /* Those with numbers. */
+    using AtFailure = std::function<void()>;
+    using AtSuccess = std::function<void(uint64_t key, float milliseconds)>;
+    void set(int64_t number, AtFailure hook) { put(at_failure, number, std::move(hook)); }
+    void set(int64_t number, AtSuccess hook) { put(at_success, number, std::move(hook)); }
+    static void fail(const std::shared_ptr<Hooks> &hooks, const std::shared_ptr<Endings> &endings);
+    void succeed(const Work &work) { call(at_success, work.getCompletionKey(), work.milliseconds()); }
+
     void forget();
 
 private:
+    template <class Hook> using Table = std::map<int64_t, std::shared_ptr<Hook>>;
+
     static void serve(const std::shared_ptr<Hooks> &hooks);
+    template <class Hook> void put(Table<Hook> &table, int64_t number, Hook hook);
+    template <class Hook, class... Arguments> void call(const Table<Hook> &table, const Arguments &...arguments);
 
     std::mutex mutex;
     std::condition_variable changed;
@@ -75,6 +95,8 @@ private:
     std::deque<std::shared_ptr<c10d::WorkInfo>> waiting;
     size_t running = 0;
     bool is_serving = false;
+    Table<AtFailure> at_failure;
+    Table<AtSuccess> at_success;
 };
 
 class Group : public Base {
@@ -117,6 +139,8 @@ public:
     uint64_t getSequenceNumberForGroup() override { return made; }
     void registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)> &&hook) override;
     void waitForPendingWorks() override { hooks->wait(); }
+    void set_failure_hook(int64_t number, Hooks::AtFailure hook) override { hooks->set(number, std::move(hook)); }
+    void set_success_hook(int64_t number, Hooks::AtSuccess hook) override { hooks->set(number, std::move(hook)); }
     void enableCollectivesTiming() override { is_timing = true; }           /* of operations that begin from now on */
 
     /* What this thread begins until endCoalescing is one operation. */
@@ -134,6 +158,13 @@ public:
     c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t> &excluded, int flags,
                                              const c10::intrusive_ptr<Options> &options) override;
 
+    /* The same for a group that stays the object it is, in which ranks may be new: in 2.14 and later, reconfigure.  `handles` are
+     * those of the ranks, in their order.  Those of the old group that are not among them need not call it.  What runs still is
+     * finished or ends as in the destructor; after abort it ends at once.  If it fails, the group is connected to no one, and
+     * reconnect can be called again, with another uuid. */
+    std::string handle() const override { return handle_; }
+    Begun reconnect(int64_t uuid, const std::vector<std::string> &handles, Milliseconds limit) override;
+
     void abort() override { end_on_purpose("rank " + std::to_string(rank_) + " has aborted the process group"); }
     void shutdown() override { close(); }
 
@@ -146,7 +177,7 @@ public:
     void end_on_purpose(const std::string &why);  /* coll_abort: every rank's operations end with this sentence */
     void close();                                 /* end what runs, and leave; the destructor does it too       */
     bool finish(Milliseconds limit) { return endings->finish(limit); }      /* what is chained to futures       */
-    void forget_hook() { hooks->forget(); }       /* while Python can still free it                             */
+    void forget_hooks() { hooks->forget(); }      /* while Python can still free it                             */
 
 protected:
     /* A group like this one, of the module's own class. */
@@ -165,7 +196,7 @@ private:
     void look_at(const char *title, const Tensors &tensors) const;
     void look_at_one(const char *title, const Tensors &tensors) const;
     void look_at_root(const char *title, int64_t root) const;
-    void meet(const Settings &settings);
+    void leave();
     void run();
     bool take();
     bool end_those_that_are_over();
@@ -175,8 +206,9 @@ private:
 
     std::atomic<int64_t> timeout_ms;
     const c10::intrusive_ptr<Options> options_;
-    const c10::intrusive_ptr<c10d::Store> store_;
-    const std::string host_;
+    const c10::intrusive_ptr<c10d::Store> root_store;
+    c10::intrusive_ptr<c10d::Store> store_;       /* a part of that for these members            */
+    const std::string host_, handle_;
     const std::shared_ptr<Endings> endings = Endings::make();
     const std::shared_ptr<Hooks> hooks = std::make_shared<Hooks>();
     std::atomic<uint64_t> made{ 0 };
@@ -184,10 +216,13 @@ private:
     std::atomic<c10d::ErrorType> error{ c10d::ErrorType::SUCCESS };
     uint64_t monitored = 0;
 
-    std::mutex mutex;                             /* of the next seven */
+    std::mutex reconnecting;                      /* one thread at a time                        */
+    std::set<int64_t> uuids;                      /* that were used                              */
+
+    std::mutex mutex;                             /* of the next eight */
     coll_comm *comm = nullptr;
     std::deque<Handle> queue;
-    bool closing = false;
+    bool leaving = false, closed = false;         /* the thread is to end; and no other follows  */
     Clock::time_point leave_by;
     uint64_t messages = 0;
     std::thread::id coalescing;                   /* the thread that has called startCoalescing, or none */
@@ -198,6 +233,7 @@ private:
     std::deque<Handle> waiting;                   /* behind `chain`, to keep the order */
     Handle chain;                                 /* an operation that has calls left to start */
     int doorbell = -1;                            /* an eventfd: there is something to do for the thread */
+    std::mutex runner_mutex;
     std::thread runner;
 };
 

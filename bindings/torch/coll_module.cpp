@@ -60,14 +60,15 @@ static void close_all(Milliseconds limit)
 {
     const std::lock_guard<std::mutex> lock(known_mutex);
 
+    interpreter_ends = true;
     for (PyGroup *const group : known) group->close();
-    for (PyGroup *const group : known) group->finish(limit), group->forget_hook();
+    for (PyGroup *const group : known) group->finish(limit), group->forget_hooks();
 }
 
 static c10::intrusive_ptr<PyGroup> create(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, Milliseconds timeout,
-                                       const std::string &name, const std::string &host)
+                                       const std::string &name, const std::string &host, bool is_alone)
 {
-    return c10::make_intrusive<PyGroup>(Settings{ store, rank, size, timeout, name, host });
+    return c10::make_intrusive<PyGroup>(Settings{ store, rank, size, timeout, name, host, is_alone });
 }
 
 static coll_type wire_of(const std::string &name)
@@ -104,7 +105,7 @@ PYBIND11_MODULE(_c, module)
     py::class_<PyGroup, c10d::Backend, c10::intrusive_ptr<PyGroup>>(module, "ProcessGroupColl",
                                                               "A back end of torch.distributed over this library.")
         .def(py::init(&create), "store"_a, "rank"_a, "size"_a, "timeout"_a = Milliseconds(kBackendDefaultTimeout), "name"_a = "",
-             "host"_a = "*", free)
+             "host"_a = "*", "is_alone"_a = false, free)
         .def("allreduce_wire", &allreduce_wire, "tensor"_a, "wire"_a, "average"_a = false, "residual"_a = py::none(),
              "flags"_a = 0, "seed"_a = 0)
         .def("allreduce_leaves", &PyGroup::allreduce_leaves, "sums"_a, "results"_a, "average"_a = false, free)

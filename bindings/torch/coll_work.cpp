@@ -82,9 +82,12 @@ coll_type type_of(const at::Tensor &tensor)
     }
 }
 
+static std::atomic<uint64_t> keys{ 0 };
+
 Work::Work(int rank, c10d::OpType type, const char *name, Tensors inputs, std::vector<Tensors> results,
            std::shared_ptr<Endings> threads)
-    : c10d::Work(rank, type, name, std::move(inputs)), title(name), outputs(std::move(results)), endings(std::move(threads))
+    : BaseWork(rank, type, name, std::move(inputs)), key(++keys), title(name), outputs(std::move(results)),
+      endings(std::move(threads))
 {
 }
 
@@ -234,7 +237,6 @@ bool Work::is_over(coll_comm *comm)
 
 void Work::end(const std::string &why)
 {
-    if (fails) fails(status);
     end(failure(why));
 }
 
@@ -242,14 +244,17 @@ void Work::end(std::exception_ptr wrong)
 {
     const at::NoGradGuard no_grad;
 
+    if (ended) return;
     try {
         if (!wrong)
             for (const auto &step : afterwards) step();
     } catch (...) {
         wrong = std::current_exception();
     }
-    kept.clear(), afterwards.clear(), following.clear(), fails = nullptr;
+    kept.clear(), afterwards.clear(), following.clear();
     finished = Clock::now();
+    if (over) over(*this, !wrong);
+    over = nullptr;
     const std::lock_guard<std::mutex> lock(future_mutex); /* after a wait, a call that gets the future finds it done      */
     finish(wrong);
     ended = true;
@@ -289,6 +294,11 @@ float Work::getDuration() const
 
     TORCH_CHECK(is_timed, title, " has no duration: it began before enableCollectivesTiming");
     TORCH_CHECK(completed_, title, " is not finished: it has no duration");
+    return milliseconds();
+}
+
+float Work::milliseconds() const
+{
     return started == Clock::time_point() ? 0 : std::chrono::duration<float, std::milli>(finished - started).count();
 }
 
@@ -340,7 +350,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFutureResult()
 /* ---- several as one ---- */
 
 Several::Several(int rank, c10d::OpType type, std::vector<c10::intrusive_ptr<coll_torch::Work>> works)
-    : c10d::Work(rank, type), parts(std::move(works))
+    : BaseWork(rank, type), parts(std::move(works))
 {
 }
 

@@ -45,7 +45,7 @@ private:
     bool closed = false;
 };
 
-class Work : public c10d::Work {
+class Work : public BaseWork {
 public:
     Work(int rank, c10d::OpType type, const char *title, Tensors inputs, std::vector<Tensors> outputs,
          std::shared_ptr<Endings> endings);
@@ -55,6 +55,7 @@ public:
     int sourceRank() const override { return source; }
     Tensors result() override;
     uint64_t getSequencenumber() const override { return number; }
+    uint64_t getCompletionKey() const override { return key; }
     float getDuration() const override;           /* milliseconds, from the first call until the last has ended */
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
     c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
@@ -84,7 +85,8 @@ public:
     bool is_receive() const { return call.kind == COLL_RECV; }
     bool is_message() const { return is_receive() || call.kind == COLL_SEND; }
 
-    std::shared_ptr<c10d::WorkInfo> info() const; /* of one that has ended */
+    float milliseconds() const;                   /* that it took; of one that has ended, as the next */
+    std::shared_ptr<c10d::WorkInfo> info() const;
 
     coll_call call{};
     std::vector<size_t> send_counts, recv_counts;
@@ -92,13 +94,14 @@ public:
     uint64_t number = 0;                          /* of its collectives or its messages, from 1  */
     bool is_timed = false;                        /* it has a duration                           */
     coll_status status = COLL_OK;                 /* of the thread of the group                  */
-    std::function<void(coll_status)> fails;       /* called before a program can see the failure */
+    std::function<void(const Work &, bool is_well)> over;          /* called before a program can see the end */
 
 private:
     void go_on(coll_comm *comm);
     void end(std::exception_ptr wrong);           /* NULL: well */
     void settle(const c10::intrusive_ptr<c10::ivalue::Future> &which);
 
+    const uint64_t key;
     const std::string title;
     const std::vector<Tensors> outputs;
     std::shared_ptr<Endings> endings;
@@ -114,7 +117,7 @@ private:
 };
 
 /* Several operations as one, which is over when all of them are. */
-class Several : public c10d::Work {
+class Several : public BaseWork {
 public:
     Several(int rank, c10d::OpType type, std::vector<c10::intrusive_ptr<coll_torch::Work>> works);
 
@@ -124,6 +127,7 @@ public:
     bool wait(Milliseconds timeout = kNoTimeout) override;
     Tensors result() override;
     uint64_t getSequencenumber() const override { return parts.empty() ? 0 : parts.back()->getSequencenumber(); }
+    uint64_t getCompletionKey() const override { return parts.empty() ? 0 : parts.back()->getCompletionKey(); }
     float getDuration() const override;
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 

@@ -41,9 +41,10 @@ def host():
 def create(options):
     """The group that torch.distributed wants (_DistributedBackendOptions)."""
     is_world = not options.global_ranks_in_group
-    by_library = is_world and (os.environ.get("COLL_ADDR") or os.environ.get("COLL_HOSTS"))
+    is_alone = getattr(options, "enable_reconfigure", False)                # from 2.14 on
+    by_library = is_world and not is_alone and (os.environ.get("COLL_ADDR") or os.environ.get("COLL_HOSTS"))
     group = ProcessGroupColl(options.store, options.group_rank, options.group_size, options.timeout, str(options.group_id),
-                             "" if by_library else host())
+                             "" if by_library else host(), is_alone)
     group.options.global_ranks_in_group = options.global_ranks_in_group
     return group
 

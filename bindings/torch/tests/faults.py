@@ -1,12 +1,13 @@
 """faults.py - what the user of PyTorch sees if something fails, and that every order of ending a program is clean.
 
-    python3 faults.py [NAME...]         one line a test: ok - NAME
+    python3 faults.py [NAME...]         1..N, and one line a test: ok - NAME
 
 Each rank is a process that is forked here, which ends as a program does: with atexit, destructors and the end of the interpreter.
 """
 import atexit
 import datetime
 import os
+import pickle
 import shutil
 import signal
 import sys
@@ -212,6 +213,22 @@ def fault_abort_from_a_thread():
     assert time.monotonic() - began < 5
 
 
+def fault_as_it_starts():
+    """An operation of an aborted group that is destroyed at once ends once, with the first reason."""
+    rank = start()
+    for _ in range(30):
+        group = dist.new_group()
+        group.abort()
+        work = dist.irecv(torch.ones(1), (rank + 1) % SIZE, group=group)
+        future = work.get_future()
+        dist.destroy_process_group(group)
+        told(work.wait, "has aborted the process group")
+        try:
+            future.wait()
+        except RuntimeError as error:
+            assert "has aborted the process group" in str(error), error
+
+
 def fault_in_a_future():
     if start() == 1:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -235,6 +252,170 @@ def fault_at_the_start():
         assert "rank" in str(error) or "timeout" in str(error).lower() or "Timeout" in str(error), error
         return
     raise AssertionError("no error")
+
+
+# ---- groups whose members change: PyTorch 2.14 and later
+
+def start_alone():
+    """Ranks that know each other's handles, and are not connected."""
+    dist.init_process_group("coll", init_method=os.environ["FAULTS_INIT"], world_size=SIZE, rank=int(os.environ["RANK"]),
+                            timeout=datetime.timedelta(seconds=60), enable_reconfigure=True)
+    return dist.get_rank(), share("handle", dist._get_reconfigure_handle())
+
+
+def share(what, text):
+    """What each of all ranks says, through the store."""
+    store = distributed_c10d._get_default_store()
+    store.set(f"{what}/{os.environ['RANK']}", text)
+    return [store.get(f"{what}/{rank}").decode() for rank in range(SIZE)]
+
+
+def change(uuid, handles, seconds=LIMIT):
+    dist._reconfigure(uuid, handles, timeout=datetime.timedelta(seconds=seconds)).wait()
+
+
+def refused(uuid, handles, *words):
+    try:
+        change(uuid, handles)
+    except (RuntimeError, ValueError) as error:
+        assert all(word in str(error) for word in words), error
+        return
+    raise AssertionError(f"no error with {words}")
+
+
+def sums_right(size, rounds=200):
+    assert dist.get_world_size() == size
+    for n in range(rounds):
+        x = torch.full((n + 1,), dist.get_rank() + n + 1.0)
+        dist.all_reduce(x)
+        assert x.tolist() == [size * (size + 1) / 2 + size * n] * (n + 1), (n, x)
+    last = torch.full((1,), float(dist.get_rank()))
+    dist.broadcast(last, group_src=size - 1)
+    assert last.item() == size - 1
+    back_end().monitored_barrier(datetime.timedelta(seconds=LIMIT), False)
+
+
+def members_of_every_order():
+    rank, handles = start_alone()
+    told(lambda: dist.all_reduce(torch.ones(1)), "connected to no one")
+    for uuid, order in ((1, handles), (2, set(handles)), (3, handles[::-1]), (-4, handles[1:] + handles[:1])):
+        change(uuid, order)
+        assert dist.get_rank() == (order.index(handles[rank]) if isinstance(order, list) else rank)
+        sums_right(SIZE)
+    refused(5, handles[:rank] + handles[rank + 1:], "without the handle of this rank")
+    refused(6, [], "without the handle of this rank")
+    refused(7, handles + handles[:1], "twice")
+    refused(3, handles, "already used")
+    sums_right(SIZE)                              # they have changed nothing
+    change(8 + rank // 2, handles[2:] if rank == 2 else handles[:2])
+    sums_right(1 if rank == 2 else 2)
+    change(10, handles)
+    sums_right(SIZE)
+
+
+def members_after_a_kill():
+    """Rank 2 was not a member before."""
+    rank, handles = start_alone()
+    if rank < 2:
+        change(1, handles[:2])
+        sums_right(2, 10)
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        told(lambda: dist.all_reduce(torch.ones(1000)), "rank 1")
+        assert back_end().get_error() != ErrorType.SUCCESS
+    change(2, [handles[2], handles[0]])
+    assert back_end().get_error() == ErrorType.SUCCESS and dist.get_rank() == (rank == 0)
+    sums_right(2)
+
+
+def members_beside_a_stopped_rank():
+    """It continues while the others work, gets an error, and becomes a member again."""
+    rank, handles = start_alone()
+    pids = share("pid", str(os.getpid()))
+    change(1, handles)
+    sums_right(SIZE, 10)
+    if rank == 2:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        told(lambda: dist.all_reduce(torch.ones(1)), "rank")
+    else:
+        told(lambda: dist.all_reduce(torch.ones(1)), "rank 2")
+        change(2, handles[:2])
+        sums_right(2)
+        if rank == 0:
+            os.kill(int(pids[2]), signal.SIGCONT)
+        sums_right(2)
+    change(3, handles)
+    sums_right(SIZE)
+
+
+def members_with_calls_that_run():
+    """They end: at once after abort, and if they only receive."""
+    rank, handles = start_alone()
+    change(1, handles)
+    for uuid, gives_up in ((2, True), (3, False)):
+        work = dist.irecv(torch.ones(1), (rank + 1) % SIZE)
+        if gives_up:
+            back_end().abort()
+            told(work.wait, "has aborted the process group")
+        share(f"begun {uuid}", "")
+        began = time.monotonic()
+        change(uuid, handles)
+        assert time.monotonic() - began < 5
+        told(work.wait, "aborted" if gives_up else "")          # that it was reconfigured, or that the other rank has left
+        sums_right(SIZE)
+
+
+def members_that_never_come():
+    rank, handles = start_alone()
+    change(1, handles)
+    for uuid, missing in ((2, 2), (4, 0)):
+        if rank != missing:
+            told(lambda: change(uuid, handles, 2), "")
+            told(lambda: dist.all_reduce(torch.ones(1)), "connected to no one")
+            change(uuid + 1, handles[:missing] + handles[missing + 1:])
+            sums_right(SIZE - 1)
+        share(f"over {uuid}", "")
+    change(6, handles)
+    sums_right(SIZE)
+
+
+def members_at_the_end_of_a_program():
+    """While a daemon thread waits for a member."""
+    _, handles = start_alone()
+    threading.Thread(target=lambda: change(1, handles + ["coll/absent"]), daemon=True).start()
+    time.sleep(0.3)
+
+
+# ---- torch's flight recorder: PyTorch 2.15 and later
+
+def recorded():
+    from torch._C._distributed_c10d import _dump_fr_trace
+    return pickle.loads(_dump_fr_trace(backend="coll"))["entries"]
+
+
+def recorded_failure():
+    """It tells what has ended from what has not; a failure calls hooks and writes the record to a file."""
+    rank, called = start(), threading.Event()
+    dist.group.WORLD._enable_collectives_timing()
+    dist.all_reduce(torch.ones(3))
+    dist.broadcast(torch.ones(3), 0)
+    dist.send(torch.ones(3), 1) if rank == 0 else dist.recv(torch.ones(3), 0) if rank == 1 else None
+    coalesced = dist.group.WORLD.allgather_into_tensor_coalesced([torch.ones(SIZE)] * 2, [torch.ones(1)] * 2)
+    coalesced.wait()
+    seen = [(one["profiling_name"], one["state"], one["duration_ms"] is not None) for one in recorded()]
+    assert all(state == "completed" for _, state, _ in seen), seen
+    assert all(has_time for _, _, has_time in seen[1:]), seen
+    wanted = ["all_reduce", "all_reduce", "broadcast"] + [["send 0->1"], ["recv 1<-0"], []][rank]
+    assert [name for name, _, _ in seen[:len(wanted)]] == ["coll:" + one for one in wanted], seen
+    back_end().register_abort_hook(1, called.set)
+    back_end().register_abort_hook(2, sys.exit)
+    back_end().unregister_abort_hook(2)
+    share("recorded", "")
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    told(lambda: dist.all_reduce(torch.ones(1)), "rank 1")
+    assert recorded()[-1]["state"] == "scheduled", recorded()[-1]
+    assert called.wait(LIMIT)
 
 
 def ending_plain():
@@ -312,14 +493,15 @@ def ending_in_a_destructor():
 
 kept = []                                         # until the interpreter ends
 KILLED = {"fault_killed": {1}, "fault_killed_in_any_call": {1}, "fault_then_another_group": {1}, "fault_in_one_group": {1},
-          "fault_without_the_dead_rank": {0}, "fault_killed_in_ddp": {1}, "fault_in_a_future": {1}}
+          "fault_without_the_dead_rank": {0}, "fault_killed_in_ddp": {1}, "fault_in_a_future": {1},
+          "members_after_a_kill": {1}, "recorded_failure": {1}}
 BAD = ("terminate called", "Fatal Python error", "Segmentation fault", "core dumped", "Traceback")
 
 
 def run(name, folder):
     """True in a child, which returns to the end of the program."""
     global SIZE
-    SIZE = 3 if name.startswith("fault_") else 2
+    SIZE = 2 if name.startswith("ending_") else 3
     children = []
     for rank in range(SIZE):
         child = os.fork()
@@ -360,6 +542,10 @@ def report(name, folder, status):
     if name == "fault_raised":
         wanted[1] = 1
         said[1] = said[1].replace("Traceback", "")
+    if name == "recorded_failure" and status == wanted:
+        for rank in 0, 2:
+            with open(f"{os.environ['TORCH_FR_DUMP_TEMP_FILE']}{rank}", "rb") as file:
+                assert pickle.load(file)["entries"][-1]["state"] == "scheduled"
     if status == wanted and not any(word in text for word in BAD for text in said.values()):
         print(f"ok - {name}", flush=True)
         return
@@ -373,9 +559,12 @@ def too_late(*_):
 
 
 def main():
-    names = sys.argv[1:] or [name for name in globals() if name.startswith(("fault_", "ending_"))]
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    kinds = ("fault_", "ending_") + ("members_",) * (version >= (2, 14)) + ("recorded_",) * (version >= (2, 15))
+    names = sys.argv[1:] or [name for name in globals() if name.startswith(kinds)]
+    print(f"1..{len(names)}", flush=True)
     folder = tempfile.mkdtemp()
-    os.environ.update(COLL_LIVENESS_TIMEOUT_MS="3000")
+    os.environ.update(COLL_LIVENESS_TIMEOUT_MS="3000", TORCH_FR_DUMP_TEMP_FILE=f"{folder}/record")
     signal.signal(signal.SIGALRM, too_late)
     for name in names:
         if run(name, folder):
