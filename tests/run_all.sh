@@ -205,7 +205,8 @@ suite convert            program asan test_convert
 suite tuner              program asan test_tuner
 waits shares             program asan test_shares
 waits sites              program asan test_sites
-suite tuning             program asan test_tuning
+suite tuning             program release test_tuning
+suite tuning-asan        scaled 0.1 program asan test_tuning
 suite topology           program asan test_topology
 suite launchers          program asan test_launchers
 suite sentences          program asan test_sentences

@@ -1,8 +1,13 @@
-/* coll_module.cpp - the module coll_torch._c. */
+/* coll_module.cpp - the module coll_torch._c.  Only this file is compiled; it includes the others, for which the compiler would
+ * read all headers of PyTorch again. */
 
 #include <torch/csrc/utils/pybind.h>
 
-#include "coll_group.h"
+#include "coll_calls.cpp"
+#include "coll_group.cpp"
+#include "coll_leaves.cpp"
+#include "coll_sparse.cpp"
+#include "coll_work.cpp"
 
 #include <pybind11/chrono.h>
 #include <torch/csrc/autograd/python_variable.h>

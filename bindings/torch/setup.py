@@ -1,7 +1,6 @@
 """Compiles the back end for the PyTorch that is installed, which the package then requires, and the library into it.
 
 COLL_TORCH_WHEEL=1: the version ends with that of PyTorch (0.4.0.213 for 2.13), so that an index can have a wheel for each."""
-import concurrent.futures
 import glob
 import os
 import re
@@ -43,12 +42,6 @@ class Compiled(build_ext):
         print(shlex.join(command), flush=True)
         subprocess.run(command, check=True)
         extension.extra_objects = [library]
-        compile_all = self.compiler.compile
-
-        def side_by_side(sources, **options):                   # each file reads all headers of PyTorch: half a minute
-            with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-                return [o for made in pool.map(lambda source: compile_all([source], **options), sources) for o in made]
-        self.compiler.compile = side_by_side
         super().build_extension(extension)
 
 
@@ -69,7 +62,7 @@ def version():
 
 minor = torch and tuple(map(int, torch.__version__.split('.')[:2]))
 extension = Extension(
-    'coll_torch._c', sorted(glob.glob('*.cpp')), depends=glob.glob('*.h'), language='c++',
+    'coll_torch._c', ['coll_module.cpp'], depends=glob.glob('*.cpp') + glob.glob('*.h'), language='c++',
     include_dirs=[os.path.dirname(HEADER), *(cpp_extension.include_paths() if torch else [])],
     library_dirs=cpp_extension.library_paths() if torch else [], libraries=['c10', 'torch_cpu', 'torch_python'],
     extra_compile_args=['-std=c++20', '-fvisibility=hidden', '-g0', '-DTORCH_API_INCLUDE_EXTENSION_H',

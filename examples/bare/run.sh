@@ -29,7 +29,7 @@ mkdir -p "$out" || exit 1
 awk 'BEGIN { print "static const unsigned char digits[][65] = {" } NR <= 256 { print "    { " $0 " }," } END { print "};" }' \
     "$here/../data/digits.csv" > "$out/digits.h"
 [ "$REUSE" ] && [ -e "$out/board.elf" ] || sh "$here/build.sh" "$source" "$out/board.elf" "-I$out" || exit 1
-[ "$REUSE" ] && [ -e "$out/threads" ] || ${CC:-cc} -std=c11 -O2 "-I$out" "$source" -o "$out/threads" -pthread || exit 1
+[ "$REUSE" ] && [ -e "$out/threads" ] || ${CC:-cc} -std=c11 "-I$out" "$source" -o "$out/threads" -pthread || exit 1
 
 # ---- lines: two pipes each, with an end for either board.  Board r has line i at UART i + 1; to itself it has none
 a=0

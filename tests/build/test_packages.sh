@@ -6,6 +6,7 @@
 cd "$(dirname "$0")/../.." || exit 1
 top=$(pwd)
 : "${CC:=cc}"
+if [ "$CC" = cc ] && command -v clang > /dev/null; then CC=clang; fi         # without an optimizer it takes half the time
 export CC
 . tests/support/checks.sh
 there() { # text for a skipped part, commands: are all of them installed?

@@ -244,9 +244,9 @@ refused() {
 
 # ---- two ranks that left out different things, over TCP
 
-meet() { # flags...: a program of tests/build/switch_meet.c, which is built once
+meet() { # flags...: a program of tests/build/switch_meet.c, which is built once, by the faster compiler
     program="$dir/meet $*"
-    [ -x "$program" ] || gcc $W "$@" tests/build/switch_meet.c -o "$program" -pthread -lm > "$dir/log" 2>&1
+    [ -x "$program" ] || clang $W "$@" tests/build/switch_meet.c -o "$program" -pthread -lm > "$dir/log" 2>&1
 }
 met() { # name, words that rank 1 prints, flags of rank 0, flags of rank 1: both print "met", or rank 0 names the missing rank
     if ! meet $3 || ! { first=$program; meet $4; }; then
