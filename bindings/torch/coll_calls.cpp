@@ -180,6 +180,7 @@ static void moves(Work &work, const void *send, void *recv, const at::Tensor &bl
 
 Begun Group::allgather(Lists &outputs, Tensors &inputs, const c10d::AllgatherOptions &options)
 {
+    const SameMembers same(members);
     look_at_one("coll:all_gather", inputs);
     TORCH_CHECK(outputs.size() == 1, "coll:all_gather takes one list of tensors, and not ", outputs.size());
     look_at_blocks("coll:all_gather", outputs[0], inputs[0], size_);
@@ -190,6 +191,7 @@ Begun Group::allgather(Lists &outputs, Tensors &inputs, const c10d::AllgatherOpt
 
 Handle Group::gather_block(at::Tensor &output, at::Tensor &input, Milliseconds limit)
 {
+    const SameMembers same(members);
     look_at_whole("coll:all_gather", output, input, size_);
     const Handle work = make(OpType::_ALLGATHER_BASE, "coll:all_gather", { input }, { { output } });
     moves(*work, work->reads(input).data_ptr(), work->writes(output).data_ptr(), input);
@@ -220,6 +222,7 @@ Begun Group::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs, 
 /* Every rank's list travels as the bytes of its tensors, which may be of any types. */
 Begun Group::allgather_coalesced(Lists &outputs, Tensors &inputs, const c10d::AllgatherOptions &options)
 {
+    const SameMembers same(members);
     static const char *const title = "coll:all_gather";
     TORCH_CHECK(!inputs.empty(), title, " takes one tensor or more");
     TORCH_CHECK(outputs.size() == static_cast<size_t>(size_), title, " takes a list for each of ", size_, " ranks, and not ",
@@ -252,6 +255,7 @@ Begun Group::allgather_coalesced(Lists &outputs, Tensors &inputs, const c10d::Al
 
 Begun Group::gather(Lists &outputs, Tensors &inputs, const c10d::GatherOptions &options)
 {
+    const SameMembers same(members);
     const bool is_root = rank_ == options.rootRank;
     look_at_one("coll:gather", inputs);
     look_at_root("coll:gather", options.rootRank);
@@ -265,6 +269,7 @@ Begun Group::gather(Lists &outputs, Tensors &inputs, const c10d::GatherOptions &
 
 Begun Group::gather_single(at::Tensor &output, at::Tensor &input, const c10d::GatherOptions &options)
 {
+    const SameMembers same(members);
     const bool is_root = rank_ == options.rootRank;
     look_at_root("coll:gather", options.rootRank);
     if (is_root) look_at_whole("coll:gather", output, input, size_);
@@ -276,6 +281,7 @@ Begun Group::gather_single(at::Tensor &output, at::Tensor &input, const c10d::Ga
 
 Begun Group::scatter(Tensors &outputs, Lists &inputs, const c10d::ScatterOptions &options)
 {
+    const SameMembers same(members);
     const bool is_root = rank_ == options.rootRank;
     look_at_one("coll:scatter", outputs);
     look_at_root("coll:scatter", options.rootRank);
@@ -289,6 +295,7 @@ Begun Group::scatter(Tensors &outputs, Lists &inputs, const c10d::ScatterOptions
 
 Begun Group::reduce_scatter(Tensors &outputs, Lists &inputs, const c10d::ReduceScatterOptions &options)
 {
+    const SameMembers same(members);
     look_at_one("coll:reduce_scatter", outputs);
     TORCH_CHECK(inputs.size() == 1, "coll:reduce_scatter takes one list of tensors, and not ", inputs.size());
     look_at_blocks("coll:reduce_scatter", inputs[0], outputs[0], size_);
@@ -300,6 +307,7 @@ Begun Group::reduce_scatter(Tensors &outputs, Lists &inputs, const c10d::ReduceS
 
 Handle Group::reduce_block(at::Tensor &output, at::Tensor &input, const c10d::ReduceOp &op, Milliseconds limit)
 {
+    const SameMembers same(members);
     look_at_whole("coll:reduce_scatter", input, output, size_);
     const Handle work = make(OpType::_REDUCE_SCATTER_BASE, "coll:reduce_scatter", { input }, { { output } });
     moves(*work, work->reads(input).data_ptr(), work->writes(output).data_ptr(), output);
@@ -345,6 +353,7 @@ static std::vector<size_t> counts_of(const at::Tensor &tensor, const std::vector
 Begun Group::alltoall_base(at::Tensor &output, at::Tensor &input, std::vector<int64_t> &output_splits,
                            std::vector<int64_t> &input_splits, const c10d::AllToAllOptions &options)
 {
+    const SameMembers same(members);
     look_the_same("coll:all_to_all", output, input);
     TORCH_CHECK_VALUE(input.is_contiguous() && output.is_contiguous(), "coll:all_to_all: Tensors must be contiguous");
     const Handle work = make(OpType::ALLTOALL_BASE, "coll:all_to_all", { input }, { { output } });
@@ -361,6 +370,7 @@ Begun Group::alltoall_base(at::Tensor &output, at::Tensor &input, std::vector<in
 
 Begun Group::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &options)
 {
+    const SameMembers same(members);
     static const char *const title = "coll:all_to_all";
     TORCH_CHECK(outputs.size() == static_cast<size_t>(size_) && inputs.size() == outputs.size(), title,
                 " takes a tensor for each of ", size_, " ranks, and not ", inputs.size(), " and ", outputs.size());

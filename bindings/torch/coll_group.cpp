@@ -41,6 +41,7 @@ namespace {
 struct Announcement {
     c10d::Store *store;
     bool is_made;
+    std::exception_ptr wrong;
 };
 } // namespace
 
@@ -48,39 +49,78 @@ static void announce(void *context, const char *address)
 {
     Announcement *const it = static_cast<Announcement *>(context);
 
-    it->is_made = true;
-    put(*it->store, address_key, address);
+    try {                                         /* an exception must not pass through the library */
+        put(*it->store, address_key, address);
+        it->is_made = true;
+    } catch (...) {
+        it->wrong = std::current_exception();
+    }
 }
 
-static std::string address_of_rank_0(c10d::Store &store, Milliseconds limit)
+/* The first line; below it there is a stack of calls. */
+static std::string first_line(const std::exception &wrong)
 {
-    try {
-        store.wait({ address_key }, limit);
-    } catch (const std::exception &wrong) {
-        const std::string why = wrong.what();     /* in the lines below the first one: a stack of calls */
-        std::rethrow_exception(failure("rank 0 has published no address in the store after " + std::to_string(limit.count())
-                                       + " ms (" + why.substr(0, why.find('\n')) + ")"));
-    }
-    const std::string address = look_up(store, address_key);
-    if (address.compare(0, 1, failure_mark) == 0) throw std::runtime_error(address.substr(1));
-    return address;
+    const std::string text = wrong.what();
+
+    return text.substr(0, text.find('\n'));
 }
 
 std::atomic<bool> interpreter_ends{ false };
 
+/* A thread that is connecting as the interpreter ends must not return to it: that would end the program with std::terminate. */
+namespace {
+class Connecting {
+public:
+    void look() const
+    {
+        while (interpreter_ends && !ended_before) pause();
+    }
+
+private:
+    const bool ended_before = interpreter_ends;
+};
+} // namespace
+
+static const Milliseconds slice(100);             /* other threads cannot use the store while one waits in it */
+
+
+static std::string address_of_rank_0(c10d::Store &store, Milliseconds limit, const Connecting &connecting)
+{
+    const auto deadline = Clock::now() + limit;
+
+    for (bool is_there = false; !is_there; connecting.look()) {
+        const auto began = Clock::now();
+        try {
+            store.wait({ address_key }, std::min(slice, limit));
+            is_there = true;
+        } catch (const std::exception &wrong) {
+            connecting.look();
+            if (Clock::now() - began < std::min(slice, limit) / 2)
+                std::rethrow_exception(failure("the address of rank 0 cannot be read from the store: " + first_line(wrong)));
+            if (Clock::now() >= deadline)
+                std::rethrow_exception(
+                    failure("rank 0 has published no address in the store after " + std::to_string(limit.count()) + " ms"));
+        }
+    }
+    const std::string address = look_up(store, address_key);
+    if (address.compare(0, 1, failure_mark) == 0) std::rethrow_exception(failure(address.substr(1)));
+    return address;
+}
+
 /* Rank 0 listens at any port, and publishes its address in the store. */
 static coll_comm *meet(const Settings &settings)
 {
-    const bool ended_before = interpreter_ends;
+    const Connecting connecting;
     const auto deadline = Clock::now() + settings.timeout;
     const bool by_store = settings.size > 1 && !settings.host.empty();
     const std::string world = "torch " + settings.name;
     std::string address = (settings.host == "*" ? "" : settings.host) + ":0";
-    Announcement announcement{ settings.store.get(), false };
+    Announcement announcement{ settings.store.get(), false, nullptr };
     coll_comm *comm = nullptr;
     coll_config config{};
 
-    if (by_store && settings.rank > 0) address = address_of_rank_0(*settings.store, settings.timeout);
+    if (by_store && settings.rank > 0) address = address_of_rank_0(*settings.store, settings.timeout, connecting);
+    if (by_store && settings.rank == 0) put(*settings.store, "coll/start", ""); /* is the store there? */
     config.rank = settings.rank, config.size = settings.size;
     config.world = world.c_str();
     config.start_timeout_ms = as_ms(std::chrono::duration_cast<Milliseconds>(deadline - Clock::now()));
@@ -90,7 +130,11 @@ static coll_comm *meet(const Settings &settings)
         if (settings.rank == 0) config.tcp.listening = announce, config.tcp.listening_context = &announcement;
     }
     const coll_status status = coll_init(&comm, &config);
-    while (interpreter_ends && !ended_before) pause(); /* it would end this thread with std::terminate */
+    connecting.look();
+    if (announcement.wrong) {
+        coll_free(comm);
+        std::rethrow_exception(announcement.wrong);
+    }
     if (status < 0) {
         const std::string why = coll_error(nullptr);
         if (by_store && settings.rank == 0 && !announcement.is_made) put(*settings.store, address_key, failure_mark + why);
@@ -249,12 +293,12 @@ void Group::end_on_purpose(const std::string &why)
 }
 
 /* With runner_mutex. */
-void Group::leave()
+void Group::leave(Milliseconds limit)
 {
     {
         const std::lock_guard<std::mutex> lock(mutex);
         leaving = true;
-        leave_by = Clock::now() + std::min(timeout(), Milliseconds(10000));
+        leave_by = Clock::now() + std::min(limit, Milliseconds(10000));
         wake();
     }
     if (runner.joinable()) runner.join();
@@ -271,7 +315,7 @@ void Group::close()
         closed = true;
     }
     const std::lock_guard<std::mutex> of_runner(runner_mutex);
-    leave();
+    leave(timeout());
     endings->close();
 }
 
@@ -481,30 +525,35 @@ c10::intrusive_ptr<c10d::Backend> Group::shrink(const std::vector<int64_t> &excl
     return another(c10::make_intrusive<c10d::PrefixStore>(name, store_), options, rank, size);
 }
 
-Begun Group::reconnect(int64_t uuid, const std::vector<std::string> &handles, Milliseconds limit)
+Begun Group::reconnect(int64_t uuid, const std::vector<std::string> &handles, std::optional<Milliseconds> given)
 {
-    const std::lock_guard<std::mutex> one_at_a_time(reconnecting);
+    const Milliseconds limit = std::max(given.value_or(timeout()), Milliseconds(1));
+    const auto deadline = Clock::now() + limit;
     const auto own = std::find(handles.begin(), handles.end(), handle_);
 
     if (getpid() != owner) std::rethrow_exception(failure("a process group cannot be used in a forked child"));
+    const std::unique_lock<std::timed_mutex> one_at_a_time(reconnecting, deadline);
+    if (!one_at_a_time) std::rethrow_exception(failure("another thread reconfigures the process group"));
     TORCH_CHECK(own != handles.end(), "coll: reconfigure without the handle of this rank, ", handle_);
     TORCH_CHECK(std::set<std::string>(handles.begin(), handles.end()).size() == handles.size(),
                 "coll: reconfigure with a handle twice");
     TORCH_CHECK(uuids.insert(uuid).second, "coll: reconfigure with the uuid ", uuid, ", which was already used");
     {
         const std::lock_guard<std::mutex> of_runner(runner_mutex);
-        leave();
+        leave(limit / 2);
         const std::lock_guard<std::mutex> lock(mutex);
         if (closed) std::rethrow_exception(failure("the process group has been destroyed"));
     }
     const std::string part = "reconfigure/" + std::to_string(uuid) + "/" + handles[0];
+    const auto left = std::chrono::duration_cast<Milliseconds>(deadline - Clock::now());
     const Settings settings{ c10::make_intrusive<c10d::PrefixStore>(part, root_store),
                              static_cast<int>(own - handles.begin()),
                              static_cast<int>(handles.size()),
-                             limit > kNoTimeout ? limit : timeout(),
+                             std::max(left, Milliseconds(1)),
                              options_->group_name + "/" + std::to_string(uuid),
                              host_.empty() ? "*" : host_ };
     coll_comm *const met = meet(settings);
+    const std::unique_lock<std::shared_mutex> no_operation(members);
     const std::lock_guard<std::mutex> of_runner(runner_mutex);
     const std::lock_guard<std::mutex> lock(mutex);
     if (closed) {

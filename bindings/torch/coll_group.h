@@ -14,6 +14,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <shared_mutex>
 #include <thread>
 
 #include <unistd.h>
@@ -80,7 +81,7 @@ public:
     static void fail(const std::shared_ptr<Hooks> &hooks, const std::shared_ptr<Endings> &endings);
     void succeed(const Work &work) { call(at_success, work.getCompletionKey(), work.milliseconds()); }
 
-    void forget();
+    void forget();                                /* all of them: while Python can still free them      */
 
 private:
     template <class Hook> using Table = std::map<int64_t, std::shared_ptr<Hook>>;
@@ -160,10 +161,10 @@ public:
 
     /* The same for a group that stays the object it is, in which ranks may be new: in 2.14 and later, reconfigure.  `handles` are
      * those of the ranks, in their order.  Those of the old group that are not among them need not call it.  What runs still is
-     * finished or ends as in the destructor; after abort it ends at once.  If it fails, the group is connected to no one, and
-     * reconnect can be called again, with another uuid. */
+     * finished or ends as in the destructor, in half of the limit; after abort it ends at once.  If it fails, the group is
+     * connected to no one, and reconnect can be called again, with another uuid. */
     std::string handle() const override { return handle_; }
-    Begun reconnect(int64_t uuid, const std::vector<std::string> &handles, Milliseconds limit) override;
+    Begun reconnect(int64_t uuid, const std::vector<std::string> &handles, std::optional<Milliseconds> limit) override;
 
     void abort() override { end_on_purpose("rank " + std::to_string(rank_) + " has aborted the process group"); }
     void shutdown() override { close(); }
@@ -176,8 +177,7 @@ public:
 
     void end_on_purpose(const std::string &why);  /* coll_abort: every rank's operations end with this sentence */
     void close();                                 /* end what runs, and leave; the destructor does it too       */
-    bool finish(Milliseconds limit) { return endings->finish(limit); }      /* what is chained to futures       */
-    void forget_hooks() { hooks->forget(); }      /* while Python can still free it                             */
+    std::shared_ptr<Hooks> its_hooks() const { return hooks; }
 
 protected:
     /* A group like this one, of the module's own class. */
@@ -196,7 +196,7 @@ private:
     void look_at(const char *title, const Tensors &tensors) const;
     void look_at_one(const char *title, const Tensors &tensors) const;
     void look_at_root(const char *title, int64_t root) const;
-    void leave();
+    void leave(Milliseconds limit);
     void run();
     bool take();
     bool end_those_that_are_over();
@@ -216,8 +216,10 @@ private:
     std::atomic<c10d::ErrorType> error{ c10d::ErrorType::SUCCESS };
     uint64_t monitored = 0;
 
-    std::mutex reconnecting;                      /* one thread at a time                        */
+    std::timed_mutex reconnecting;                /* one thread at a time                        */
     std::set<int64_t> uuids;                      /* that were used                              */
+    using SameMembers = std::shared_lock<std::shared_mutex>;
+    std::shared_mutex members;                    /* held by what reads rank and size, until it has begun an operation */
 
     std::mutex mutex;                             /* of the next eight */
     coll_comm *comm = nullptr;

@@ -61,13 +61,18 @@ protected:
     }
 };
 
+/* The mutex is not held while a hook runs or is freed: it may have the last reference to a group. */
 static void close_all(Milliseconds limit)
 {
-    const std::lock_guard<std::mutex> lock(known_mutex);
+    std::vector<std::shared_ptr<Hooks>> hooks;
 
     interpreter_ends = true;
-    for (PyGroup *const group : known) group->close();
-    for (PyGroup *const group : known) group->finish(limit), group->forget_hooks();
+    {
+        const std::lock_guard<std::mutex> lock(known_mutex);
+        for (PyGroup *const group : known) group->close(), hooks.push_back(group->its_hooks());
+    }
+    Endings::finish_all(limit);
+    for (const auto &one : hooks) one->forget();
 }
 
 static c10::intrusive_ptr<PyGroup> create(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, Milliseconds timeout,

@@ -135,6 +135,7 @@ static at::Tensor added(const Sum &sum)
 
 Begun Group::allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &options)
 {
+    const SameMembers same(members);
     look_at_one(title, tensors);
     const at::Tensor tensor = tensors[0];
     TORCH_CHECK(tensor.layout() == at::kSparse, title, " takes COO tensors; this one is ", tensor.layout());

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,11 +31,11 @@ public:
     virtual c10::intrusive_ptr<c10d::Work> gather_single(at::Tensor &output, at::Tensor &input,
                                                          const c10d::GatherOptions &options = {}) = 0;
 
-    /* A group whose members change (reconfigure, from 2.14 on).  Its rank is the place of its own handle.  limit 0: that of the
-     * group. */
+    /* A group whose members change (reconfigure, from 2.14 on).  Its rank is the place of its own handle.  Without a limit: that
+     * of the group. */
     virtual std::string handle() const = 0;
     virtual c10::intrusive_ptr<c10d::Work> reconnect(int64_t uuid, const std::vector<std::string> &handles,
-                                                     std::chrono::milliseconds limit) = 0;
+                                                     std::optional<std::chrono::milliseconds> limit) = 0;
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
     bool supportsReconfigure() const override { return true; }
     c10d::ReconfigureHandle get_reconfigure_handle() const override { return handle(); }
@@ -44,7 +45,7 @@ public:
 
         std::visit([&](const auto &some) { handles.assign(some.begin(), some.end()); }, options.handles);
         if (!std::holds_alternative<std::vector<std::string>>(options.handles)) std::sort(handles.begin(), handles.end());
-        return reconnect(options.uuid, handles, options.timeout.value_or(std::chrono::milliseconds(0)));
+        return reconnect(options.uuid, handles, options.timeout);
     }
 
 protected:

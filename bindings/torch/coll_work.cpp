@@ -7,6 +7,19 @@
 
 namespace coll_torch {
 
+std::mutex Endings::all_mutex;
+std::vector<std::weak_ptr<Endings>> Endings::all;
+
+std::shared_ptr<Endings> Endings::make()
+{
+    const auto made = std::make_shared<Endings>();
+    const std::lock_guard<std::mutex> lock(all_mutex);
+
+    all.erase(std::remove_if(all.begin(), all.end(), [](const auto &one) { return one.expired(); }), all.end());
+    all.push_back(made);
+    return made;
+}
+
 void Endings::hand(const std::shared_ptr<Endings> &to, std::function<void()> ending)
 {
     const std::lock_guard<std::mutex> lock(to->mutex);
@@ -21,11 +34,24 @@ std::exception_ptr failure(const std::string &why)
     return std::make_exception_ptr(c10::DistBackendError({ __func__, __FILE__, static_cast<uint32_t>(__LINE__) }, why));
 }
 
-bool Endings::finish(Milliseconds limit)
+std::vector<std::shared_ptr<Endings>> Endings::all_of_them()
 {
-    std::unique_lock<std::mutex> lock(mutex);
+    std::vector<std::shared_ptr<Endings>> found;
+    const std::lock_guard<std::mutex> lock(all_mutex);
 
-    return finished.wait_for(lock, limit, [this] { return waiting.empty() && busy == 0; });
+    for (const auto &one : all)
+        if (auto there = one.lock()) found.push_back(std::move(there));
+    return found;
+}
+
+void Endings::finish_all(Milliseconds limit)
+{
+    const auto deadline = Clock::now() + limit;
+
+    for (const auto &one : all_of_them()) {
+        std::unique_lock<std::mutex> lock(one->mutex);
+        one->finished.wait_until(lock, deadline, [&] { return one->waiting.empty() && one->busy == 0; });
+    }
 }
 
 void Endings::close()

@@ -30,13 +30,17 @@ std::exception_ptr failure(const std::string &why);
  * So each is given to a thread that has nothing else to do, and to a new one if there is none. */
 class Endings {
 public:
-    static std::shared_ptr<Endings> make() { return std::make_shared<Endings>(); }
+    static std::shared_ptr<Endings> make();
     static void hand(const std::shared_ptr<Endings> &to, std::function<void()> ending);
     void close();                                 /* threads that have nothing to do end                          */
-    bool finish(Milliseconds limit);              /* wait until all that was handed has run; false: some has not  */
+    static void finish_all(Milliseconds limit);   /* wait until all that was handed has run, also of groups that are gone */
 
 private:
     static void serve(std::shared_ptr<Endings> endings);
+    static std::vector<std::shared_ptr<Endings>> all_of_them();
+
+    static std::mutex all_mutex;
+    static std::vector<std::weak_ptr<Endings>> all;
 
     std::mutex mutex;
     std::condition_variable changed, finished;

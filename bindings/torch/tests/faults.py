@@ -379,11 +379,52 @@ def members_that_never_come():
     sums_right(SIZE)
 
 
+def members_of_two_groups_at_once():
+    """Two threads, which use one store, wait for each other's ranks."""
+    rank, handles = start_alone()
+    other = back_end_of(distributed_c10d._get_default_store(), rank)
+    others = share("other", other.get_reconfigure_handle())
+    options = distributed_c10d.ReconfigureOptions()
+    options.uuid, options.handles = 1, others[::-1]
+    thread = threading.Thread(target=lambda: other.reconfigure(options).wait())
+    thread.start()
+    change(1, handles, 5)
+    thread.join()
+    x = torch.ones(1)
+    other.allreduce([x]).wait()
+    assert x.item() == SIZE and other.rank() == SIZE - 1 - rank
+    sums_right(SIZE)
+
+
+def back_end_of(store, rank):
+    import coll_torch
+    return coll_torch.ProcessGroupColl(dist.PrefixStore("other", store), rank, SIZE, datetime.timedelta(seconds=5), is_alone=True)
+
+
+def members_in_no_time():
+    """A limit that is too short is one, and not that of the group."""
+    rank, handles = start_alone()
+    if rank != 2:
+        told(lambda: change(1, handles, 0.0004), "rank 0")
+    share("over", "")
+    change(2, handles)
+    sums_right(SIZE)
+
+
 def members_at_the_end_of_a_program():
-    """While a daemon thread waits for a member."""
-    _, handles = start_alone()
-    threading.Thread(target=lambda: change(1, handles + ["coll/absent"]), daemon=True).start()
+    """While a daemon thread waits for a member, or for the address of rank 0."""
+    rank, handles = start_alone()
+    absent = ["coll/absent"]
+    threading.Thread(target=lambda: change(1, absent + handles if rank else handles + absent, 1), daemon=True).start()
+    kept.append(Slow())
     time.sleep(0.3)
+
+
+class Slow:
+    """The end of the interpreter takes longer than the limit of that call."""
+
+    def __del__(self):
+        time.sleep(2)
 
 
 # ---- torch's flight recorder: PyTorch 2.15 and later
@@ -447,6 +488,13 @@ def ending_with_a_chain():
     start()
     future = dist.all_reduce(torch.ones(1), async_op=True).get_future()
     kept.append(future.then(lambda done: [time.sleep(0.2), done.value()[0] + 1][1]))
+
+
+def ending_with_a_chain_of_a_destroyed_group():
+    start()
+    future = dist.all_reduce(torch.ones(1), async_op=True).get_future()
+    kept.append(future.then(lambda done: [time.sleep(0.5), done.value()[0] + 1][1]))
+    dist.destroy_process_group()
 
 
 def ending_with_a_hook():
