@@ -1,6 +1,7 @@
 #include "coll_group.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <poll.h>
 #include <sched.h>
@@ -22,9 +23,21 @@ static int as_ms(Milliseconds time)
     return static_cast<int>(std::min<int64_t>(std::max<int64_t>(time.count(), 1), INT_MAX));
 }
 
+/* The first line; below it there is a stack of calls. */
+static std::string first_line(const std::exception &wrong)
+{
+    const std::string text = wrong.what();
+
+    return text.substr(0, text.find('\n'));
+}
+
 static void put(c10d::Store &store, const std::string &key, const std::string &text)
 {
-    store.set(key, std::vector<uint8_t>(text.begin(), text.end()));
+    try {
+        store.set(key, std::vector<uint8_t>(text.begin(), text.end()));
+    } catch (const std::exception &wrong) {
+        std::rethrow_exception(failure("the process group cannot write into the store: " + first_line(wrong)));
+    }
 }
 
 static std::string look_up(c10d::Store &store, const std::string &key)
@@ -57,14 +70,6 @@ static void announce(void *context, const char *address)
     }
 }
 
-/* The first line; below it there is a stack of calls. */
-static std::string first_line(const std::exception &wrong)
-{
-    const std::string text = wrong.what();
-
-    return text.substr(0, text.find('\n'));
-}
-
 std::atomic<bool> interpreter_ends{ false };
 
 /* A thread that is connecting as the interpreter ends must not return to it: that would end the program with std::terminate. */
@@ -81,28 +86,30 @@ private:
 };
 } // namespace
 
-static const Milliseconds slice(100);             /* other threads cannot use the store while one waits in it */
-
-
-static std::string address_of_rank_0(c10d::Store &store, Milliseconds limit, const Connecting &connecting)
+/* While one thread waits in a TCPStore, no other can use that object: the wait is given a connection of its own. */
+static void await(const c10::intrusive_ptr<c10d::Store> &store, const std::string &key, Milliseconds limit)
 {
-    const auto deadline = Clock::now() + limit;
+    auto *const part = dynamic_cast<c10d::PrefixStore *>(store.get());
+    const auto whole = part ? part->getUnderlyingNonPrefixStore() : store;
+    const bool is_tcp = dynamic_cast<c10d::TCPStore *>(whole.get());
 
-    for (bool is_there = false; !is_there; connecting.look()) {
-        const auto began = Clock::now();
-        try {
-            store.wait({ address_key }, std::min(slice, limit));
-            is_there = true;
-        } catch (const std::exception &wrong) {
-            connecting.look();
-            if (Clock::now() - began < std::min(slice, limit) / 2)
-                std::rethrow_exception(failure("the address of rank 0 cannot be read from the store: " + first_line(wrong)));
-            if (Clock::now() >= deadline)
-                std::rethrow_exception(
-                    failure("rank 0 has published no address in the store after " + std::to_string(limit.count()) + " ms"));
-        }
+    if (!store->check({ key })) (is_tcp ? store->clone() : store)->wait({ key }, limit);
+}
+
+static std::string address_of_rank_0(const Settings &settings, const Connecting &connecting)
+{
+    const auto deadline = Clock::now() + settings.timeout;
+
+    try {
+        await(settings.store, address_key, settings.timeout);
+    } catch (const std::exception &wrong) {
+        connecting.look();
+        const std::string limit = std::to_string(settings.timeout.count());
+        std::rethrow_exception(failure(Clock::now() >= deadline
+                                           ? "rank 0 has published no address in the store after " + limit + " ms"
+                                           : "the address of rank 0 cannot be read from the store: " + first_line(wrong)));
     }
-    const std::string address = look_up(store, address_key);
+    const std::string address = look_up(*settings.store, address_key);
     if (address.compare(0, 1, failure_mark) == 0) std::rethrow_exception(failure(address.substr(1)));
     return address;
 }
@@ -119,7 +126,7 @@ static coll_comm *meet(const Settings &settings)
     coll_comm *comm = nullptr;
     coll_config config{};
 
-    if (by_store && settings.rank > 0) address = address_of_rank_0(*settings.store, settings.timeout, connecting);
+    if (by_store && settings.rank > 0) address = address_of_rank_0(settings, connecting);
     if (by_store && settings.rank == 0) put(*settings.store, "coll/start", ""); /* is the store there? */
     config.rank = settings.rank, config.size = settings.size;
     config.world = world.c_str();
