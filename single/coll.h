@@ -25878,9 +25878,9 @@ typedef struct coll__bootstrap {
 /* Entry `index` of "a:1,b:2,c:3", without spaces.  false: missing, or too long. */
 static bool coll__hosts_entry(const char *hosts, int index, char *out, size_t room)
 {
-    for (; index > 0; index--) {
+    for (; index > 0; index--, hosts++) {
         hosts = strchr(hosts, ',');
-        if (!hosts++) return false;
+        if (!hosts) return false;
     }
     hosts += strspn(hosts, " \t\n");
     size_t length = strcspn(hosts, ",");
