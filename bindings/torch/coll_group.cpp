@@ -76,7 +76,7 @@ std::atomic<bool> interpreter_ends{ false };
 namespace {
 class Connecting {
 public:
-    void look() const
+    void stay_if_it_ended() const
     {
         while (interpreter_ends && !ended_before) pause();
     }
@@ -103,7 +103,7 @@ static std::string address_of_rank_0(const Settings &settings, const Connecting 
     try {
         await(settings.store, address_key, settings.timeout);
     } catch (const std::exception &wrong) {
-        connecting.look();
+        connecting.stay_if_it_ended();
         const std::string limit = std::to_string(settings.timeout.count());
         std::rethrow_exception(failure(Clock::now() >= deadline
                                            ? "rank 0 has published no address in the store after " + limit + " ms"
@@ -137,7 +137,7 @@ static coll_comm *meet(const Settings &settings)
         if (settings.rank == 0) config.tcp.listening = announce, config.tcp.listening_context = &announcement;
     }
     const coll_status status = coll_init(&comm, &config);
-    connecting.look();
+    connecting.stay_if_it_ended();
     if (announcement.wrong) {
         coll_free(comm);
         std::rethrow_exception(announcement.wrong);

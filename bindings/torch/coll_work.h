@@ -131,7 +131,7 @@ public:
     bool wait(Milliseconds timeout = kNoTimeout) override;
     Tensors result() override;
     uint64_t getSequencenumber() const override { return parts.empty() ? 0 : parts.back()->getSequencenumber(); }
-    uint64_t getCompletionKey() const override { return parts.empty() ? 0 : parts.back()->getCompletionKey(); }
+    uint64_t getCompletionKey() const override { return parts.empty() ? 0 : parts.back()->getCompletionKey(); } /* of the last */
     float getDuration() const override;
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
